@@ -1,0 +1,50 @@
+# Short names for the usual work. Each installs what is missing, then calls a CMake preset.
+
+MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+# $(call cmake,preset[,target]): configure, then build. CMake's report goes to a file; its warnings
+# and errors are shown.
+define cmake
+	@cmake --preset $(1) > build/$(1)-configure.log
+	@cmake --build --preset $(1) $(if $(2),--target $(2))
+endef
+
+.PHONY: help setup build demo test bench asan check clean distclean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what the build needs (the other targets do this too)
+	@tools/setup
+
+build: setup ## build everything, optimised
+	$(call cmake,release)
+
+demo: setup ## build the program and time the layer on a few sizes
+	$(call cmake,release,qna)
+	@build/release/qna bench layer --quick
+	@printf '\nNext: build/release/qna --help   what else the program does\n'
+	@printf '      make bench                 the full timing table\n'
+	@printf '      make test                  all tests\n'
+
+test: build ## build and run all tests
+	@ctest --preset release
+
+bench: setup ## run the full timing table
+	$(call cmake,release,qna)
+	@build/release/qna bench layer
+
+asan: setup ## run the torch-free tests under the address and undefined-behaviour sanitizers
+	$(call cmake,asan)
+	@ctest --preset asan
+
+check: ## format check, build and all tests: what a change must pass
+	@tools/check
+
+clean: ## remove what was built, keep what was installed in build/venv
+	@rm -rf build/release build/debug build/asan build/*-configure.log
+
+distclean: ## remove the whole build folder
+	@rm -rf build

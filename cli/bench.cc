@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <thread>
+
+#include "bench/layer.h"
+#include "cli/verbs.h"
+#include "qna/base/error.h"
+#include "qna/base/file.h"
+
+namespace qna::cli {
+namespace {
+
+struct LayerArguments {
+  std::vector<int64_t> kernels = {3, 5, 7, 9, 11, 13};
+  std::vector<int64_t> sizes = {256, 256};
+  int64_t dim = 64;
+  int64_t heads = 8;
+  int64_t queries = 2;
+  int64_t stride = 1;
+  int64_t batch = 0;  // 0: 1, or 8 with --models
+  bool models = false;
+  bool quick = false;
+  std::string csv;
+  bench::LayerBenchOptions options;
+};
+
+void run_layer(LayerArguments& a) {
+  bench::LayerBenchOptions& options = a.options;
+  if (a.quick) {
+    a.kernels = {3, 7};
+    options.rounds = 3;
+  }
+  if (a.models) {
+    options.cases = bench::model_cases(a.batch == 0 ? 8 : a.batch);
+  } else {
+    check(a.dim % a.heads == 0, "--heads must divide --dim ({}), got {}", a.dim, a.heads);
+    for (const int64_t kernel : a.kernels) {
+      options.cases.push_back({.kernel = kernel,
+                               .batch = a.batch == 0 ? 1 : a.batch,
+                               .height = a.sizes.front(),
+                               .width = a.sizes.back(),
+                               .in_features = a.dim,
+                               .dim = a.dim,
+                               .heads = a.heads,
+                               .queries = a.queries,
+                               .stride = a.stride});
+    }
+  }
+  const std::vector<bench::LayerResult> results = bench::run_layer_bench(options);
+  fmt::print("{}", bench::layer_table(results, options.dtype));
+  if (!a.csv.empty()) {
+    write_file(a.csv, bench::layer_csv(results, options.dtype));
+    fmt::print("\nwrote {}\n", a.csv);
+  }
+}
+
+void add_layer(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand(
+      "layer", "Time and memory of one QnA layer beside its peers, in the same run");
+  auto a = std::make_shared<LayerArguments>();
+  a->options.threads = {std::max<int64_t>(1, std::thread::hardware_concurrency())};
+  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 20);
+  verb->add_option("--kernel", a->kernels, "Window sides")->check(positive)->delimiter(',');
+  verb->add_option("--size", a->sizes, "Map side, or height,width")
+      ->expected(1, 2)
+      ->check(positive)
+      ->delimiter(',');
+  verb->add_option("--dim", a->dim, "Features in and out")->check(positive);
+  verb->add_option("--heads", a->heads, "Attention heads")->check(positive);
+  verb->add_option("--queries", a->queries, "Learned queries")->check(positive);
+  verb->add_option("--stride", a->stride, "Stride of the windows")->check(positive);
+  verb->add_option("--batch", a->batch, "Images (1, or 8 with --models)")->check(positive);
+  verb->add_option("--threads", a->options.threads, "Thread counts, one table line each")
+      ->check(positive)
+      ->delimiter(',');
+  verb->add_option("--pass", a->options.passes, "forward, train (forward and backward)")
+      ->check(CLI::IsMember({"forward", "train"}))
+      ->delimiter(',');
+  verb->add_option("--peer", a->options.peers, "composite, conv, gemm, or none")
+      ->check(CLI::IsMember({"composite", "conv", "gemm", "none"}))
+      ->delimiter(',');
+  verb->add_option("--dtype", a->options.dtype, "Type of the maps")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+  verb->add_option("--rounds", a->options.rounds, "Interleaved rounds")
+      ->check(CLI::Range(1, 10000));
+  verb->add_flag("--models", a->models, "The layer shapes of the QnA-ViT models at 224 px instead");
+  verb->add_flag("--quick", a->quick, "Windows of 3 and 7, 3 rounds");
+  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
+  verb->option_defaults()->always_capture_default();
+  verb->footer(
+      "Peers: composite is the paper's algorithm in ATen operators; conv a dense convolution with\n"
+      "the same window; gemm the layer's two matrix products alone (the fastest of LibTorch's and\n"
+      "our own). Extra memory is what LibTorch's allocator gave out beyond input, weights and\n"
+      "output; for train, what is kept for the backward pass, in maps of the layer's size.\n\n"
+      "Examples:\n"
+      "  qna bench layer --kernel 7 --pass forward --threads 1,2\n"
+      "  qna bench layer --size 56 --dim 128 --heads 16 --batch 8 --stride 2\n"
+      "  qna bench layer --models --csv layers.csv");
+  verb->callback([a] { run_layer(*a); });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("bench", "Measure speed and memory");
+  verb->require_subcommand(1);
+  add_layer(*verb);
+}
+
+}  // namespace qna::cli

@@ -1,0 +1,33 @@
+// qna <verb>: a table of verbs, one file each.
+#include <c10/util/Exception.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "cli/verbs.h"
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "qna: learned queries for efficient local attention, on CPUs.\n"
+      "Run 'qna VERB --help' for a verb's options and examples.");
+  app.name("qna");
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+
+  qna::cli::add_kernels(app);
+  qna::cli::add_bench(app);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "qna: %s\n", error.what_without_backtrace());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "qna: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

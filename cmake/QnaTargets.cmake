@@ -1,0 +1,132 @@
+# The functions with which each folder's CMakeLists.txt says what it builds.
+#
+#   qna_add_library(<folder> SOURCES <file>... [LINKS <target>...] [PRIVATE_LINKS <target>...]
+#                   [TORCH] [INTERNAL])
+#     Static library qna::<folder>, installed and exported. INTERNAL: neither of the two.
+#
+#   qna_add_program(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [INTERNAL])
+#     Program at the top of the build folder, installed unless INTERNAL.
+#
+#   qna_add_test(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [LABELS <label>...]
+#                [TIMEOUT <seconds>])
+#     GoogleTest program in tests/ of the build folder, one CTest test. May stand in any folder:
+#     it does nothing when tests are off, or when it needs torch and QNA_WITH_TORCH is off.
+#
+# TORCH links LibTorch and compiles with the shared precompiled <torch/torch.h>.
+
+include(GNUInstallDirs)
+
+set_property(GLOBAL PROPERTY QNA_EXPORTED_LIBRARIES "")
+
+# What every target has in common. Targets that share a precompiled header must be compiled with
+# the same flags, so all code is -fPIC, programs too (CMake would give those -fPIE).
+function(_qna_set_common target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIC -Wall -Wextra)
+  target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # ccache needs this to see through a precompiled header.
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  endif()
+endfunction()
+
+function(_qna_use_torch target scope)
+  if(NOT QNA_WITH_TORCH)
+    message(FATAL_ERROR "${target} needs torch, but QNA_WITH_TORCH is off.")
+  endif()
+  target_link_libraries(${target} ${scope} LibTorch::LibTorch)
+  target_precompile_headers(${target} REUSE_FROM qna_torch_pch)
+endfunction()
+
+function(_qna_check_arguments function name)
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "${function}(${name}): unknown arguments: ${ARG_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT ARG_SOURCES)
+    message(FATAL_ERROR "${function}(${name}): SOURCES is missing.")
+  endif()
+endfunction()
+
+function(qna_add_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;INTERNAL" "" "SOURCES;LINKS;PRIVATE_LINKS")
+  _qna_check_arguments(qna_add_library ${folder})
+
+  set(target qna_${folder})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(qna::${folder} ALIAS ${target})
+  _qna_set_common(${target})
+  target_link_libraries(${target} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  if(ARG_TORCH)
+    _qna_use_torch(${target} PUBLIC)
+  endif()
+  set_target_properties(
+    ${target} PROPERTIES EXPORT_NAME ${folder} ARCHIVE_OUTPUT_DIRECTORY
+                                               "${PROJECT_BINARY_DIR}/lib")
+
+  if(NOT ARG_INTERNAL)
+    set_property(GLOBAL APPEND PROPERTY QNA_EXPORTED_LIBRARIES ${target})
+    install(TARGETS ${target} EXPORT qnaTargets
+            ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+            INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  endif()
+endfunction()
+
+function(qna_add_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;INTERNAL" "" "SOURCES;LINKS")
+  _qna_check_arguments(qna_add_program ${name})
+
+  add_executable(${name} ${ARG_SOURCES})
+  _qna_set_common(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS})
+  if(ARG_TORCH)
+    _qna_use_torch(${name} PRIVATE)
+    # The installed program uses the torch it was linked with.
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH "${LibTorch_HOME}/lib")
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  if(NOT ARG_INTERNAL)
+    install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  endif()
+endfunction()
+
+function(qna_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "TIMEOUT" "SOURCES;LINKS;LABELS")
+  _qna_check_arguments(qna_add_test ${name})
+  if(NOT QNA_BUILD_TESTS OR (ARG_TORCH AND NOT QNA_WITH_TORCH))
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+
+  add_executable(${name} ${ARG_SOURCES})
+  _qna_set_common(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
+  if(ARG_TORCH)
+    _qna_use_torch(${name} PRIVATE)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+
+  # One CTest test per program: loading torch takes longer than most single cases.
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# qna::qna, all exported libraries at once.
+function(qna_add_umbrella)
+  get_property(libraries GLOBAL PROPERTY QNA_EXPORTED_LIBRARIES)
+  add_library(qna_umbrella INTERFACE)
+  add_library(qna::qna ALIAS qna_umbrella)
+  target_link_libraries(qna_umbrella INTERFACE ${libraries})
+  set_target_properties(qna_umbrella PROPERTIES EXPORT_NAME qna)
+  install(TARGETS qna_umbrella EXPORT qnaTargets)
+endfunction()
+
+# <torch/torch.h> takes longer to read than most files here take to compile, so it is read once.
+if(QNA_WITH_TORCH)
+  add_library(qna_torch_pch OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc")
+  _qna_set_common(qna_torch_pch)
+  target_link_libraries(qna_torch_pch PRIVATE LibTorch::LibTorch)
+  target_precompile_headers(qna_torch_pch PRIVATE <torch/torch.h>)
+endif()

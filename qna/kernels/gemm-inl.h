@@ -1,0 +1,151 @@
+// A small matrix product for rows that are in cache: C [rows, columns] = A [rows, inner] B + bias.
+//
+// Why not a library: the layer multiplies a few rows at a time between other work on the same cache
+// lines, by weights packed once per call, and this library does not link torch. On large products
+// it reaches the speed of the machine's best library (the `gemm` rows of `qna bench layer`).
+//
+// Every element is one chain of fused multiply-adds over `inner` in order, whatever the tile it
+// falls into: a pixel's result does not depend on where in the image or batch it lies.
+
+#if defined(QNA_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QNA_KERNELS_GEMM_INL_H_
+#undef QNA_KERNELS_GEMM_INL_H_
+#else
+#define QNA_KERNELS_GEMM_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using FloatVector = hn::Vec<FloatTag>;
+
+HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(FloatTag())); }
+
+// Accumulators of a tile: kTileRows x panel vectors. 16 registers: 6 x 2, plus 2 of B and 1 of A.
+// 32 registers: 6 x 4, plus 4 and 1.
+constexpr int64_t kTileRows = 6;
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int64_t kMaxPanel = 4;
+#else
+constexpr int64_t kMaxPanel = 2;
+#endif
+
+// B, packed: panels of 1 to kMaxPanel vectors as equal as can be; within a panel the rows of B.
+struct PackedMatrix {
+  const float* data;
+  const float* bias;  // [vectors * lanes], zeros where there is none
+  int64_t inner;
+  int64_t vectors;    // columns rounded up to vectors
+  int64_t columns;
+};
+
+HWY_INLINE int64_t PanelCount(int64_t vectors) { return (vectors + kMaxPanel - 1) / kMaxPanel; }
+
+// First vector of panel p.
+HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p) { return p * vectors / PanelCount(vectors); }
+
+// Writes [inner][columns] at(k, c) into packed form; `data` holds inner * vectors * lanes floats.
+template <typename At>
+void PackMatrix(float* data, int64_t inner, int64_t vectors, const At& at) {
+  const int64_t lanes = Lanes();
+  for (int64_t p = 0; p < PanelCount(vectors); ++p) {
+    const int64_t begin = PanelBegin(vectors, p) * lanes;
+    const int64_t end = PanelBegin(vectors, p + 1) * lanes;
+    for (int64_t k = 0; k < inner; ++k)
+      for (int64_t c = begin; c < end; ++c) *data++ = at(k, c);
+  }
+}
+
+// One tile of kRows rows by kVectors vectors. a: rows a_stride apart. c: rows c_stride apart.
+template <int kRows, int kVectors>
+HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t inner,
+                         const float* HWY_RESTRICT b, const float* HWY_RESTRICT bias,
+                         float* HWY_RESTRICT c, int64_t c_stride, int64_t columns) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  FloatVector sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, bias + v * lanes);
+  for (int64_t k = 0; k < inner; ++k) {
+    FloatVector row[kVectors];
+    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * lanes);
+    b += kVectors * lanes;
+    for (int r = 0; r < kRows; ++r) {
+      const FloatVector element = hn::Set(d, a[r * a_stride + k]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(element, row[v], sums[r][v]);
+    }
+  }
+  if (HWY_LIKELY(columns >= kVectors * lanes)) {
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
+    return;
+  }
+  HWY_ALIGN float tail[kVectors * HWY_MAX_BYTES / sizeof(float)];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, tail + v * lanes);
+    std::memcpy(c + r * c_stride, tail, columns * sizeof(float));
+  }
+}
+
+template <int kVectors>
+HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
+                          const float* b, const float* bias, float* c, int64_t c_stride,
+                          int64_t columns) {
+  int64_t r = 0;
+  for (; r + kTileRows <= rows; r += kTileRows) {
+    GemmTile<kTileRows, kVectors>(a + r * a_stride, a_stride, inner, b, bias, c + r * c_stride,
+                                  c_stride, columns);
+  }
+  for (; r + 2 <= rows; r += 2) {
+    GemmTile<2, kVectors>(a + r * a_stride, a_stride, inner, b, bias, c + r * c_stride, c_stride,
+                          columns);
+  }
+  for (; r < rows; ++r) {
+    GemmTile<1, kVectors>(a + r * a_stride, a_stride, inner, b, bias, c + r * c_stride, c_stride,
+                          columns);
+  }
+}
+
+inline HWY_NOINLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride,
+                              int64_t rows, const PackedMatrix& b) {
+  const int64_t lanes = Lanes();
+  for (int64_t p = 0; p < PanelCount(b.vectors); ++p) {
+    const int64_t begin = PanelBegin(b.vectors, p);
+    const int64_t vectors = PanelBegin(b.vectors, p + 1) - begin;
+    const float* data = b.data + begin * lanes * b.inner;
+    const float* bias = b.bias + begin * lanes;
+    float* out = c + begin * lanes;
+    const int64_t columns = b.columns - begin * lanes;
+    switch (vectors) {
+      case 1:
+        GemmPanel<1>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        break;
+      case 2:
+        GemmPanel<2>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        break;
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+      case 3:
+        GemmPanel<3>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        break;
+      case 4:
+        GemmPanel<4>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        break;
+#endif
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // QNA_KERNELS_GEMM_INL_H_

@@ -1,0 +1,48 @@
+// The implementations of the kernels: a list with names, one of which is chosen.
+//
+// The choice is, in this order: what force_implementation() said, the environment variable
+// QNA_KERNEL, the fastest the CPU supports.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "qna/kernels/layer.h"
+#include "qna/kernels/product.h"
+#include "qna/kernels/window_attention.h"
+
+namespace qna::kernels {
+
+template <typename T>
+struct KernelTable {
+  void (*forward)(const ForwardArgs<T>&, Runtime&);
+  void (*backward)(const BackwardArgs<T>&, Runtime&);
+  void (*layer)(const LayerArgs<T>&, Runtime&);
+};
+
+struct Implementation {
+  const char* name;
+  const char* description;
+  bool supported;  // by this CPU
+  int lanes;       // float32 values per vector
+  KernelTable<float> float32;
+  KernelTable<BFloat16> bfloat16;
+  KernelTable<Float16> float16;
+  void (*product)(const ProductArgs&, Runtime&);
+};
+
+// All that were compiled, the slowest first.
+std::span<const Implementation> implementations();
+
+// The one that runs. Throws qna::Error if QNA_KERNEL names none, or one this CPU lacks.
+const Implementation& chosen_implementation();
+
+// Makes `name` the chosen one for the whole process; an empty name takes that back.
+// Throws qna::Error if there is none of that name or the CPU lacks it.
+void force_implementation(std::string_view name);
+
+// Name of the implementation whose kernel ran last in this process, "" before the first. Lets a
+// test prove which code it tested.
+std::string_view last_implementation();
+
+}  // namespace qna::kernels

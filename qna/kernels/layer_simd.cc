@@ -1,0 +1,213 @@
+#include "qna/kernels/layer_simd.h"
+
+#include "qna/kernels/layer.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qna/kernels/layer_simd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "qna/kernels/rows-inl.h"
+#include "qna/kernels/window_stream-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+
+// The layer's weights in packed order, made once per call.
+struct LayerWeights {
+  static LayerWeights carve(ScratchArena& arena, const PackedLayout& layout, int64_t in_features,
+                            int64_t out_features) {
+    const int64_t lanes = layout.lanes;
+    const int64_t out_vectors = (out_features + lanes - 1) / lanes;
+    LayerWeights w;
+    w.in_data = arena.take<float>(in_features * layout.record());
+    w.in_bias = arena.take<float>(layout.record());
+    w.out_data = arena.take<float>(layout.value_floats * out_vectors * lanes);
+    w.out_bias = arena.take<float>(out_vectors * lanes);
+    w.in = {w.in_data, w.in_bias, in_features, layout.record() / lanes, layout.record()};
+    w.out = {w.out_data, w.out_bias, layout.value_floats, out_vectors, out_features};
+    return w;
+  }
+
+  template <typename T>
+  void pack(const LayerArgs<T>& args, const PackedLayout& layout) {
+    const WindowShape& s = args.shape;
+    const std::vector<int32_t> values = layout.value_sources({s.features(), s.head_dim, 1});
+    const std::vector<int32_t> scores = layout.score_sources();
+    // x [Wv | A]: columns in the order of a pixel's record.
+    PackMatrix(in_data, in.inner, in.vectors, [&](int64_t k, int64_t c) {
+      const bool is_value = c < layout.value_floats;
+      const int64_t source = is_value ? values[c] : scores[c - layout.value_floats];
+      if (source < 0) return 0.0f;
+      return is_value ? args.value_weight[k * s.features() + source]
+                      : args.score_weight[k * s.scores() + source];
+    });
+    for (int64_t c = 0; c < layout.record(); ++c) {
+      const bool has = c < layout.value_floats && values[c] >= 0 && args.value_bias != nullptr;
+      in_bias[c] = has ? args.value_bias[values[c]] : 0.0f;
+    }
+    // z Wo: rows in the order of packed values.
+    PackMatrix(out_data, out.inner, out.vectors, [&](int64_t k, int64_t c) {
+      return values[k] < 0 || c >= out.columns ? 0.0f
+                                               : args.out_weight[values[k] * out.columns + c];
+    });
+    for (int64_t c = 0; c < out.vectors * layout.lanes; ++c) {
+      out_bias[c] = args.out_bias == nullptr || c >= out.columns ? 0.0f : args.out_bias[c];
+    }
+  }
+
+  float* in_data;
+  float* in_bias;
+  float* out_data;
+  float* out_bias;
+  PackedMatrix in;
+  PackedMatrix out;
+};
+
+// records = x [Wv | A]
+template <typename T>
+struct ProjectIn {
+  void fill(const Rectangle& r, float* records) {
+    const int64_t row_floats = args.in_features * args.shape.width;
+    const T* x = args.x + (r.image * args.shape.height + r.row) * row_floats +
+                 r.column * args.in_features;
+    const int64_t record = weights.in.columns;
+    if (r.columns == args.shape.width) {  // whole rows lie one behind the other
+      project(x, r.rows * r.columns, records, record);
+      return;
+    }
+    for (int64_t y = 0; y < r.rows; ++y) {
+      project(x + y * row_floats, r.columns, records + y * r.columns * record, record);
+    }
+  }
+  void project(const T* x, int64_t pixels, float* records, int64_t record) {
+    if constexpr (std::is_same_v<T, float>) {
+      Gemm(records, record, x, args.in_features, pixels, weights.in);
+    } else {
+      for (int64_t n = 0; n < pixels; n += kChunk) {
+        const int64_t count = std::min(kChunk, pixels - n);
+        WidenRow(buffer, x + n * args.in_features, count * args.in_features);
+        Gemm(records + n * record, record, buffer, args.in_features, count, weights.in);
+      }
+    }
+  }
+  static constexpr int64_t kChunk = 48;  // pixels converted to float32 at a time
+  const LayerArgs<T>& args;
+  const LayerWeights& weights;
+  const uint8_t* mask;
+  float* buffer;  // [kChunk][in_features]
+};
+
+// y = z Wo
+template <typename T>
+struct ProjectOut {
+  void take(const Rectangle& r, const float* z, int64_t z_query_stride) {
+    const int64_t f = args.upsample;
+    const int64_t out_columns = args.shape.out_width() * f;
+    const int64_t value_floats = weights.out.inner;
+    for (int64_t l = 0; l < args.shape.outputs(); ++l)
+      for (int64_t i = 0; i < r.rows; ++i) {
+        const int64_t row = (r.image * args.shape.out_height() + r.row + i) * f + l / f;
+        const int64_t pixel = row * out_columns + r.column * f + l % f;
+        // Whole rows of a plain output lie one behind the other.
+        const bool all = f == 1 && r.columns == out_columns;
+        project(z + l * z_query_stride + i * r.columns * value_floats,
+                all ? r.rows * r.columns : r.columns, args.y + pixel * args.out_features,
+                f * args.out_features);
+        if (all) break;
+      }
+  }
+  void project(const float* z, int64_t pixels, T* y, int64_t y_stride) {
+    if constexpr (std::is_same_v<T, float>) {
+      Gemm(y, y_stride, z, weights.out.inner, pixels, weights.out);
+    } else {
+      for (int64_t n = 0; n < pixels; n += kChunk) {
+        const int64_t count = std::min(kChunk, pixels - n);
+        Gemm(buffer, args.out_features, z + n * weights.out.inner, weights.out.inner, count,
+             weights.out);
+        for (int64_t i = 0; i < count; ++i) {
+          NarrowRow(y + (n + i) * y_stride, buffer + i * args.out_features, args.out_features);
+        }
+      }
+    }
+  }
+  static constexpr int64_t kChunk = 48;
+  const LayerArgs<T>& args;
+  const LayerWeights& weights;
+  float* buffer;  // [kChunk][out_features]
+};
+
+template <typename T>
+void Layer(const LayerArgs<T>& args, Runtime& runtime) {
+  const PackedLayout layout(args.shape, Lanes());
+  const StreamTasks tasks(args.shape, layout, runtime.workers());
+  WindowTables tables;
+  const WindowPlan plan(args.shape, tables, layout);
+
+  struct Worker {
+    StreamScratch stream;
+    float* in;
+    float* out;
+  };
+  LayerWeights weights;
+  float* table_memory = nullptr;
+  std::vector<Worker> workers(runtime.workers());
+  const auto carve = [&](ScratchArena arena) {
+    weights = LayerWeights::carve(arena, layout, args.in_features, args.out_features);
+    table_memory = arena.take<float>(TableFloats(args.shape, layout));
+    for (Worker& worker : workers) {
+      worker.stream = StreamScratch::carve(arena, plan, tasks);
+      if constexpr (!std::is_same_v<T, float>) {
+        worker.in = arena.take<float>(ProjectIn<T>::kChunk * args.in_features);
+        worker.out = arena.take<float>(ProjectOut<T>::kChunk * args.out_features);
+      }
+    }
+    return arena.bytes();
+  };
+  carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
+  weights.pack(args, layout);
+  tables = MakeTables(args.shape, layout, args.bias, args.tap_weights, table_memory);
+  runtime.for_each(tasks.count, [&](int64_t task, int index) {
+    const Worker& worker = workers[index];
+    ProjectIn<T> source{args, weights, args.mask, worker.in};
+    ProjectOut<T> sink{args, weights, worker.out};
+    StreamTask(plan, tasks, task, worker.stream, source, sink);
+  });
+}
+
+// Rows that share a pass over the weights: as many as the layer takes at a time.
+void Product(const ProductArgs& args, Runtime& runtime) {
+  const int64_t lanes = Lanes();
+  const int64_t vectors = (args.columns + lanes - 1) / lanes;
+  float* data = nullptr;
+  float* bias = nullptr;
+  const auto carve = [&](ScratchArena arena) {
+    data = arena.take<float>(args.inner * vectors * lanes);
+    bias = arena.take<float>(vectors * lanes);
+    return arena.bytes();
+  };
+  carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
+  std::fill_n(bias, vectors * lanes, 0.0f);
+  PackMatrix(data, args.inner, vectors, [&](int64_t k, int64_t c) {
+    return c < args.columns ? args.b[k * args.columns + c] : 0.0f;
+  });
+  const PackedMatrix b{data, bias, args.inner, vectors, args.columns};
+  constexpr int64_t kChunk = 256;
+  runtime.for_each((args.rows + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
+    const int64_t first = chunk * kChunk;
+    Gemm(args.c + first * args.columns, args.columns, args.a + first * args.inner, args.inner,
+         std::min(kChunk, args.rows - first), b);
+  });
+}
+
+constexpr LayerKernels kLayerKernels = {&Layer<float>, &Layer<BFloat16>, &Layer<Float16>, &Product};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qna::kernels {
+QNA_DEFINE_TARGET_LOOKUP(LayerKernels, layer_kernels, kLayerKernels)
+}  // namespace qna::kernels
+#endif

@@ -1,0 +1,85 @@
+#include "qna/kernels/packed_layout.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace qna::kernels {
+namespace {
+
+struct Split {
+  int64_t cost;
+  std::vector<std::pair<int64_t, int64_t>> groups;  // heads, slots
+};
+
+// The cheapest way to hold `heads` < lanes heads: one group, or a full power of two and the rest.
+// A tap costs a group one operation per value vector and about three per query for its weights.
+Split best_split(int64_t heads, int64_t lanes, int64_t head_dim, int64_t queries) {
+  const auto cost = [&](int64_t slots) {
+    const int64_t replicas = lanes / slots;
+    return (head_dim + replicas - 1) / replicas + 3 * queries;
+  };
+  const int64_t up = std::bit_ceil(static_cast<uint64_t>(heads));
+  Split best{cost(up), {{heads, up}}};
+  if (up == heads) return best;
+  const int64_t down = up / 2;
+  Split rest = best_split(heads - down, lanes, head_dim, queries);
+  if (cost(down) + rest.cost < best.cost) {
+    best = {cost(down) + rest.cost, {{down, down}}};
+    best.groups.insert(best.groups.end(), rest.groups.begin(), rest.groups.end());
+  }
+  return best;
+}
+
+}  // namespace
+
+PackedLayout::PackedLayout(const WindowShape& shape, int64_t lanes_in)
+    : lanes(lanes_in),
+      queries(shape.queries),
+      heads_(shape.heads),
+      head_dim_(shape.head_dim) {
+  int64_t left = shape.heads;
+  for (; left >= lanes; left -= lanes) add_group(lanes, lanes);
+  if (left > 0) {
+    for (const auto& [heads, slots] : best_split(left, lanes, head_dim_, queries).groups) {
+      add_group(heads, slots);
+    }
+  }
+}
+
+void PackedLayout::add_group(int64_t heads, int64_t slots) {
+  const int64_t first = groups.empty() ? 0 : groups.back().first_head + groups.back().heads;
+  const int64_t replicas = lanes / slots;
+  const int64_t vectors = (head_dim_ + replicas - 1) / replicas;
+  groups.push_back({first, heads, slots, replicas, vectors, value_floats, score_floats});
+  value_floats += vectors * lanes;
+  score_floats += queries * lanes;
+}
+
+std::vector<int32_t> PackedLayout::value_sources(const ValueLayout& layout) const {
+  std::vector<int32_t> sources(value_floats, -1);
+  for (const HeadGroup& group : groups)
+    for (int64_t v = 0; v < group.vectors; ++v)
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        const int64_t slot = lane % group.slots;
+        const int64_t dim = v * group.replicas + lane / group.slots;
+        if (slot >= group.heads || dim >= head_dim_) continue;
+        sources[group.value_offset + v * lanes + lane] = static_cast<int32_t>(
+            (group.first_head + slot) * layout.head_stride + dim * layout.dim_stride);
+      }
+  return sources;
+}
+
+std::vector<int32_t> PackedLayout::score_sources() const {
+  std::vector<int32_t> sources(score_floats, -1);
+  for (const HeadGroup& group : groups)
+    for (int64_t l = 0; l < queries; ++l)
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        const int64_t slot = lane % group.slots;
+        if (slot >= group.heads) continue;
+        sources[group.score_offset + l * lanes + lane] =
+            static_cast<int32_t>(l * heads_ + group.first_head + slot);
+      }
+  return sources;
+}
+
+}  // namespace qna::kernels

@@ -1,0 +1,31 @@
+// Cuts one block of scratch memory into aligned arrays. Run once without memory to learn the size,
+// then again with it: the same code says what is needed and where it lies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "qna/base/runtime.h"
+
+namespace qna::kernels {
+
+class ScratchArena {
+ public:
+  explicit ScratchArena(void* memory = nullptr) : memory_(static_cast<std::byte*>(memory)) {}
+
+  template <typename T>
+  T* take(int64_t count) {
+    std::byte* start = memory_ == nullptr ? nullptr : memory_ + bytes_;
+    const size_t size = static_cast<size_t>(count) * sizeof(T);
+    bytes_ += (size + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    return reinterpret_cast<T*>(start);
+  }
+
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* memory_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace qna::kernels

@@ -1,0 +1,197 @@
+// One row of windows, forward: fold the queries into one weight per tap and head, then touch the
+// values once.
+
+#if defined(QNA_KERNELS_WINDOW_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QNA_KERNELS_WINDOW_FORWARD_INL_H_
+#undef QNA_KERNELS_WINDOW_FORWARD_INL_H_
+#else
+#define QNA_KERNELS_WINDOW_FORWARD_INL_H_
+#endif
+
+#include "qna/kernels/window_softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+
+// Windows side by side that share a pass over the bias table.
+constexpr int kTileWindows = 4;
+
+// Scratch of ForwardRow: the weights of a tile, and p of one query.
+inline int64_t ForwardRowFloats(const WindowShape& shape) {
+  return (kTileWindows + 1) * shape.taps() * Lanes();
+}
+
+// weights [tap][kWindows][lanes] (+)= sum over kQueries queries of w p.
+template <int kWindows, int kQueries, bool kAdd>
+HWY_INLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
+                            const HeadGroup& group, int64_t query, float* HWY_RESTRICT weights,
+                            float* HWY_RESTRICT exact) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  const int64_t score_floats = plan.layout.score_floats;
+  const int64_t offset = group.score_offset + query * lanes;
+  const int64_t window_step = plan.shape.stride_w * score_floats;
+  const int64_t tap_step = plan.shape.dilation_w * score_floats;
+  FloatVector inverse[kWindows][kQueries];
+  const uint32_t distrusted = InverseSums(plan, rows, columns, group, query, inverse);
+  float* HWY_RESTRICT out = weights;
+  for (int64_t y = 0; y < rows.count; ++y) {
+    const float* HWY_RESTRICT e =
+        rows.exps[y] + columns.start * score_floats + columns.range.begin * tap_step + offset;
+    const float* HWY_RESTRICT b =
+        plan.tables.exp_bias_weight +
+        ((rows.first + y) * plan.shape.kernel_w + columns.range.begin) * score_floats + offset;
+    for (int64_t x = columns.range.begin; x < columns.range.end; ++x) {
+      for (int w = 0; w < kWindows; ++w) {
+        const float* HWY_RESTRICT window_e = e + w * window_step;
+        FloatVector sum = hn::Zero(d);
+        for (int l = 0; l < kQueries; ++l) {
+          // (E / sum) first: it is at most 1 / B and cannot overflow.
+          const FloatVector scaled = hn::Mul(hn::Load(d, window_e + l * lanes), inverse[w][l]);
+          const FloatVector factor = hn::Load(d, b + l * lanes);
+          sum = l == 0 ? hn::Mul(scaled, factor) : hn::MulAdd(scaled, factor, sum);
+        }
+        if (kAdd) sum = hn::Add(sum, hn::Load(d, out + w * lanes));
+        hn::Store(sum, d, out + w * lanes);
+      }
+      out += kWindows * lanes;
+      e += tap_step;
+      b += score_floats;
+    }
+  }
+  if (HWY_LIKELY(distrusted == 0)) return;
+  // Rare: the windows that need their own maximum. What the fast way wrote for them is replaced
+  // (kAdd: was infinite or NaN at worst in the sum, so the earlier queries are added again).
+  for (int w = 0; w < kWindows; ++w) {
+    if ((distrusted >> w & 1) == 0) continue;
+    const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
+    const int64_t count = rows.count * columns.count();
+    for (int64_t l = 0; l < query + kQueries; ++l) {
+      if (!kAdd && l < query) continue;
+      ExactAttention(plan, rows, window, group, l, exact, lanes);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t y = rows.first + i / columns.count();
+        const int64_t x = columns.range.begin + i % columns.count();
+        const FloatVector factor =
+            hn::Load(d, plan.tables.weight + (y * plan.shape.kernel_w + x) * score_floats +
+                            group.score_offset + l * lanes);
+        float* cell = weights + (i * kWindows + w) * lanes;
+        const bool first = l == (kAdd ? 0 : query);
+        const FloatVector before = first ? hn::Zero(d) : hn::Load(d, cell);
+        hn::Store(hn::MulAdd(factor, hn::Load(d, exact + i * lanes), before), d, cell);
+      }
+    }
+  }
+}
+
+// z [kVectors] of one window = sum over taps of weight * value.
+template <int kVectors>
+HWY_INLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
+                          int64_t value_offset, const float* HWY_RESTRICT weights,
+                          int64_t weight_step, float* HWY_RESTRICT z) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  const int64_t tap_step = plan.shape.dilation_w * plan.layout.record();
+  FloatVector sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+  for (int64_t y = 0; y < rows.count; ++y) {
+    const float* HWY_RESTRICT value = rows.records[y] + columns.start * plan.layout.record() +
+                                      columns.range.begin * tap_step + value_offset;
+    for (int64_t x = columns.range.begin; x < columns.range.end; ++x) {
+      const FloatVector weight = hn::Load(d, weights);
+      for (int v = 0; v < kVectors; ++v) {
+        sums[v] = hn::MulAdd(weight, hn::Load(d, value + v * lanes), sums[v]);
+      }
+      weights += weight_step;
+      value += tap_step;
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) hn::Store(sums[v], d, z + v * lanes);
+}
+
+template <int kWindows>
+HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
+                              const TapColumns& columns, const HeadGroup& group,
+                              const float* weights, float* z, int64_t z_stride) {
+  const int64_t lanes = Lanes();
+  for (int w = 0; w < kWindows; ++w) {
+    const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
+    int64_t v = 0;
+    const auto run = [&](auto vectors) HWY_ATTR {
+      for (; v + vectors.value <= group.vectors; v += vectors.value) {
+        Aggregate<vectors.value>(plan, rows, window, group.value_offset + v * lanes,
+                                 weights + w * lanes, kWindows * lanes,
+                                 z + w * z_stride + group.value_offset + v * lanes);
+      }
+    };
+    run(std::integral_constant<int, 8>());
+    run(std::integral_constant<int, 4>());
+    run(std::integral_constant<int, 2>());
+    run(std::integral_constant<int, 1>());
+  }
+}
+
+template <int kWindows>
+HWY_INLINE void ForwardTile(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
+                            const HeadGroup& group, float* z, int64_t z_stride,
+                            int64_t z_query_stride, float* scratch) {
+  float* weights = scratch;
+  float* exact = scratch + kTileWindows * plan.shape.taps() * Lanes();
+  const int64_t queries = plan.shape.queries;
+  if (plan.shape.separate) {
+    for (int64_t l = 0; l < queries; ++l) {
+      FoldQueries<kWindows, 1, false>(plan, rows, columns, group, l, weights, exact);
+      AggregateTile<kWindows>(plan, rows, columns, group, weights, z + l * z_query_stride,
+                              z_stride);
+    }
+    return;
+  }
+  int64_t l = 0;
+  if (queries == 1) {
+    FoldQueries<kWindows, 1, false>(plan, rows, columns, group, l++, weights, exact);
+  } else {
+    FoldQueries<kWindows, 2, false>(plan, rows, columns, group, l, weights, exact);
+    for (l = 2; l + 2 <= queries; l += 2) {
+      FoldQueries<kWindows, 2, true>(plan, rows, columns, group, l, weights, exact);
+    }
+    if (l < queries) FoldQueries<kWindows, 1, true>(plan, rows, columns, group, l, weights, exact);
+  }
+  AggregateTile<kWindows>(plan, rows, columns, group, weights, z, z_stride);
+}
+
+// Windows [begin, end) of an output row. `origin` is the input column at which the rows' pointers
+// start, `width` how many columns they hold. z: [end - begin][value_floats], a plane for every query
+// if separate, z_query_stride apart.
+inline HWY_NOINLINE void ForwardRow(const WindowPlan& plan, const TapRows& rows, int64_t begin,
+                                    int64_t end, int64_t origin, int64_t width, float* z,
+                                    int64_t z_query_stride, float* scratch) {
+  const WindowShape& s = plan.shape;
+  const int64_t z_stride = plan.layout.value_floats;
+  const auto columns_at = [&](int64_t j) {
+    const int64_t start = j * s.stride_w - s.pad_left - origin;
+    return TapColumns{start, valid_taps(start, s.kernel_w, s.dilation_w, width)};
+  };
+  for (const HeadGroup& group : plan.layout.groups) {
+    for (int64_t j = begin; j < end;) {
+      const TapColumns columns = columns_at(j);
+      float* out = z + (j - begin) * z_stride;
+      const int64_t last = j + kTileWindows - 1;
+      if (columns.count() == s.kernel_w && last < end &&
+          columns_at(last).count() == s.kernel_w) {
+        ForwardTile<kTileWindows>(plan, rows, columns, group, out, z_stride, z_query_stride,
+                                  scratch);
+        j += kTileWindows;
+      } else {
+        ForwardTile<1>(plan, rows, columns, group, out, z_stride, z_query_stride, scratch);
+        ++j;
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // QNA_KERNELS_WINDOW_FORWARD_INL_H_

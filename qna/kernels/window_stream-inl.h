@@ -1,0 +1,150 @@
+// Streams an image through window attention: a task keeps a ring of the input rows under the
+// current windows, asks a Source for new rows and hands finished output rows to a Sink. What it
+// holds depends on the window and the layout, not on the image: wide images go in column strips.
+
+#if defined(QNA_KERNELS_WINDOW_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QNA_KERNELS_WINDOW_STREAM_INL_H_
+#undef QNA_KERNELS_WINDOW_STREAM_INL_H_
+#else
+#define QNA_KERNELS_WINDOW_STREAM_INL_H_
+#endif
+
+#include "qna/kernels/scratch.h"
+#include "qna/kernels/window_forward-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+
+// The ring should stay in a core's second-level cache beside the weights.
+constexpr int64_t kRingBytes = 256 << 10;
+// Rows are taken several at a time on narrow maps, so that a matrix product has enough rows to use
+// each cache line of the weights often.
+constexpr int64_t kStepWindows = 64;
+
+// How the output is cut into tasks: image x band of rows x strip of columns.
+struct StreamTasks {
+  StreamTasks(const WindowShape& s, const PackedLayout& layout, int workers) {
+    const int64_t column_bytes =
+        s.span_h() * (layout.record() + layout.score_floats) * int64_t{sizeof(float)};
+    // Neighbouring strips both need span_w - stride_w columns: keep that a small part.
+    const int64_t least = std::max<int64_t>(16, 2 * s.span_w() / s.stride_w);
+    const int64_t fit = (kRingBytes / column_bytes - s.span_w()) / s.stride_w + 1;
+    strips = (s.out_width() - 1) / std::max(least, fit) + 1;
+    strip_columns = (s.out_width() - 1) / strips + 1;
+    strips = (s.out_width() - 1) / strip_columns + 1;
+    step_rows = std::min((kStepWindows - 1) / strip_columns + 1, s.out_height());
+    // Bands only where images and strips do not busy the workers; each band reads span_h - stride_h
+    // rows of its neighbour again.
+    const int64_t others = std::max<int64_t>(1, s.batch * strips);
+    const int64_t wanted = workers == 1 || others % workers == 0 ? 1 : (2 * workers - 1) / others + 1;
+    const int64_t most = std::max<int64_t>(1, s.out_height() / std::max(step_rows, s.span_h() / 2));
+    bands = std::min(wanted, most);
+    band_rows = (s.out_height() - 1) / bands + 1;
+    bands = (s.out_height() - 1) / band_rows + 1;
+    count = s.batch * bands * strips;
+
+    ring_rows = s.span_h() + (step_rows - 1) * s.stride_h;
+    ring_columns = std::min(s.width, s.span_w() + (strip_columns - 1) * s.stride_w);
+    step_windows = step_rows * strip_columns;
+  }
+
+  int64_t strips, strip_columns;
+  int64_t bands, band_rows;
+  int64_t count;
+  int64_t step_rows;     // output rows per step
+  int64_t step_windows;  // outputs per step at most
+  int64_t ring_rows, ring_columns;
+};
+
+// What one worker needs.
+struct StreamScratch {
+  static StreamScratch carve(ScratchArena& arena, const WindowPlan& plan, const StreamTasks& tasks) {
+    const int64_t pixels = tasks.ring_rows * tasks.ring_columns;
+    StreamScratch s;
+    s.records = arena.take<float>(pixels * plan.layout.record());
+    s.exps = arena.take<float>(pixels * plan.layout.score_floats);
+    s.z = arena.take<float>(plan.shape.outputs() * tasks.step_windows * plan.layout.value_floats);
+    s.row = arena.take<float>(ForwardRowFloats(plan.shape));
+    s.record_rows = arena.take<const float*>(plan.shape.kernel_h);
+    s.exp_rows = arena.take<const float*>(plan.shape.kernel_h);
+    return s;
+  }
+  float* records;
+  float* exps;
+  float* z;
+  float* row;
+  const float** record_rows;
+  const float** exp_rows;
+};
+
+// A rectangle of a map: rows [row, row + rows), columns [column, column + columns) of `image`.
+struct Rectangle {
+  int64_t image, row, rows, column, columns;
+};
+
+// Source::fill(rectangle, records): the rectangle's packed records, row after row.
+// Sink::take(rectangle of outputs, z, z_query_stride): their packed outputs, row after row.
+template <typename Source, typename Sink>
+void StreamTask(const WindowPlan& plan, const StreamTasks& tasks, int64_t task,
+                const StreamScratch& scratch, Source& source, Sink& sink) {
+  const WindowShape& s = plan.shape;
+  const PackedLayout& layout = plan.layout;
+  const int64_t strip = task % tasks.strips;
+  const int64_t band = task / tasks.strips % tasks.bands;
+  const int64_t image = task / tasks.strips / tasks.bands;
+  const int64_t j_begin = strip * tasks.strip_columns;
+  const int64_t j_end = std::min(s.out_width(), j_begin + tasks.strip_columns);
+  const int64_t i_begin = band * tasks.band_rows;
+  const int64_t i_end = std::min(s.out_height(), i_begin + tasks.band_rows);
+  // The strip's input columns; none where all its windows lie in the padding.
+  const int64_t first = j_begin * s.stride_w - s.pad_left;
+  const int64_t origin = std::clamp<int64_t>(first, 0, s.width);
+  const int64_t past = (j_end - 1) * s.stride_w - s.pad_left + s.span_w();
+  const int64_t width = std::max<int64_t>(0, std::min(s.width, past) - origin);
+  const int64_t z_query_stride = tasks.step_windows * layout.value_floats;
+
+  int64_t filled = 0;  // input rows before this one are in the ring, or no longer needed
+  for (int64_t i0 = i_begin; i0 < i_end; i0 += tasks.step_rows) {
+    const int64_t i1 = std::min(i_end, i0 + tasks.step_rows);
+    const int64_t need = std::max<int64_t>(0, i0 * s.stride_h - s.pad_top);
+    const int64_t need_end =
+        std::min(s.height, (i1 - 1) * s.stride_h - s.pad_top + s.span_h());
+    for (int64_t y = std::max(filled, need); y < need_end;) {
+      const int64_t slot = y % tasks.ring_rows;
+      const int64_t count = std::min(need_end - y, tasks.ring_rows - slot);
+      float* records = scratch.records + slot * width * layout.record();
+      source.fill(Rectangle{image, y, count, origin, width}, records);
+      for (int64_t r = 0; r < count; ++r) {
+        const uint8_t* mask = source.mask == nullptr
+                                  ? nullptr
+                                  : source.mask + (image * s.height + y + r) * s.width + origin;
+        Exponentials(layout, records + r * width * layout.record(),
+                     scratch.exps + (slot + r) * width * layout.score_floats, mask, width);
+      }
+      y += count;
+      filled = y;
+    }
+    for (int64_t i = i0; i < i1; ++i) {
+      const int64_t top = i * s.stride_h - s.pad_top;
+      const TapRange range = valid_taps(top, s.kernel_h, s.dilation_h, s.height);
+      for (int64_t t = range.begin; t < range.end; ++t) {
+        const int64_t slot = (top + t * s.dilation_h) % tasks.ring_rows;
+        scratch.record_rows[t - range.begin] = scratch.records + slot * width * layout.record();
+        scratch.exp_rows[t - range.begin] = scratch.exps + slot * width * layout.score_floats;
+      }
+      const TapRows rows{scratch.record_rows, scratch.exp_rows, range.begin,
+                         range.end - range.begin};
+      ForwardRow(plan, rows, j_begin, j_end, origin, width,
+                 scratch.z + (i - i0) * (j_end - j_begin) * layout.value_floats, z_query_stride,
+                 scratch.row);
+    }
+    sink.take(Rectangle{image, i0, i1 - i0, j_begin, j_end - j_begin}, scratch.z, z_query_stride);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // QNA_KERNELS_WINDOW_STREAM_INL_H_

@@ -1,0 +1,42 @@
+#include "qna/ops/autograd.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+namespace qna::ops {
+
+bool wants_gradient(std::initializer_list<at::Tensor> tensors,
+                    std::initializer_list<OptionalTensor> optional_tensors) {
+  if (!at::GradMode::is_enabled()) return false;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.requires_grad()) return true;
+  }
+  for (const OptionalTensor& tensor : optional_tensors) {
+    if (tensor.has_value() && tensor->defined() && tensor->requires_grad()) return true;
+  }
+  return false;
+}
+
+variable_list differentiable_gradients(const variable_list& inputs, const at::Tensor& grad_out,
+                                       const std::function<at::Tensor()>& run) {
+  variable_list wanted;
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && input.requires_grad()) wanted.push_back(input);
+  }
+  const variable_list found =
+      torch::autograd::grad({run()}, wanted, {grad_out}, /*retain_graph=*/true,
+                            /*create_graph=*/true, /*allow_unused=*/true);
+  variable_list gradients;
+  size_t next = 0;
+  for (const at::Tensor& input : inputs) {
+    const bool has = input.defined() && input.requires_grad();
+    gradients.push_back(has ? found[next++] : at::Tensor());
+  }
+  return gradients;
+}
+
+at::Tensor gradient_for(const at::Tensor& input, const at::Tensor& gradient) {
+  if (!input.defined()) return {};
+  return gradient.to(input.scalar_type()).reshape(input.sizes());
+}
+
+}  // namespace qna::ops

@@ -1,0 +1,39 @@
+// The operator qna::layer: the whole QnA layer, x -> y.
+#pragma once
+
+#include "qna/ops/geometry.h"
+
+namespace qna::ops {
+
+// The layer's parameters in the form the operator takes them.
+struct LayerParameters {
+  at::Tensor score_weight;     // [in, L, heads]: Wk q, so keys are never formed
+  at::Tensor value_weight;     // [in, heads, dim]
+  OptionalTensor value_bias;   // [heads, dim]
+  at::Tensor out_weight;       // [heads, dim, out]
+  OptionalTensor out_bias;     // [out]
+  OptionalTensor bias;         // [kh, kw, L, heads], relative bias
+  OptionalTensor tap_weights;  // [kh, kw, L, heads]
+};
+
+// scores = x A, values = x Wv + bv, z = window attention, y = z Wo + bo.
+//   x     [B, H, W, in], channels last
+//   mask  [B, H, W] bool, true takes part; optional
+// Returns [B, OH, OW, out], or with upsample = s > 1 (which needs s * s queries)
+// [B, OH * s, OW * s, out]: query a * s + b is pixel (a, b) of each block.
+//
+// A key bias has no place here: it adds the same number to every score of a query and head, which
+// the softmax takes out again.
+//
+// On the CPU in float32, bfloat16 and float16, without gradients, one fused kernel streams the image
+// through and allocates nothing that grows with it. With gradients, x and z are kept for the
+// backward pass, and the rest is computed again there.
+at::Tensor layer(const at::Tensor& x, const LayerParameters& parameters, const OptionalTensor& mask,
+                 const WindowGeometry& geometry, int64_t upsample = 1);
+
+// The checked shape of these arguments; throws qna::Error.
+kernels::WindowShape layer_shape(const at::Tensor& x, const LayerParameters& parameters,
+                                 const OptionalTensor& mask, const WindowGeometry& geometry,
+                                 int64_t upsample);
+
+}  // namespace qna::ops

@@ -1,0 +1,29 @@
+#include "qna/ops/registration.h"
+
+namespace qna::ops {
+namespace {
+
+torch::Library implementations_for(c10::DispatchKey key) {
+  return torch::Library(torch::Library::IMPL, "qna", key, __FILE__, __LINE__);
+}
+
+}  // namespace
+
+void register_operators() {
+  // Lives as long as the process: the dispatcher keeps what a Library registered while it lives.
+  static Libraries* const libraries = [] {
+    auto* list = new Libraries{
+        torch::Library(torch::Library::DEF, "qna", std::nullopt, __FILE__, __LINE__),
+        implementations_for(c10::DispatchKey::CPU),
+        implementations_for(c10::DispatchKey::Meta),
+        implementations_for(c10::DispatchKey::AutogradCPU),
+        implementations_for(c10::DispatchKey::AutocastCPU),
+        implementations_for(c10::DispatchKey::AutocastCUDA)};
+    register_window_attention(*list);
+    register_layer(*list);
+    return list;
+  }();
+  (void)libraries;
+}
+
+}  // namespace qna::ops

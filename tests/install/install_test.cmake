@@ -1,0 +1,62 @@
+# Acts as a stranger: installs the build, moves the installed folder, then builds and runs
+# examples/ against it. Any failing step fails the test and shows its output.
+# Called by CTest, see CMakeLists.txt beside this file.
+
+cmake_minimum_required(VERSION 3.24)
+
+function(run what)
+  execute_process(
+    COMMAND ${ARGN}
+    RESULT_VARIABLE status
+    OUTPUT_VARIABLE output
+    ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "install test: ${what} failed (${status})\n${command}\n${output}")
+  endif()
+  message(STATUS "${what}: good")
+endfunction()
+
+file(REMOVE_RECURSE "${WORK_DIR}")
+set(first "${WORK_DIR}/first")
+set(prefix "${WORK_DIR}/moved")
+
+run("install" "${CMAKE_COMMAND}" --install "${BUILD_DIR}" --config "${BUILD_TYPE}" --prefix
+    "${first}")
+file(RENAME "${first}" "${prefix}")
+
+# A package that can be moved names no folder of the machine it was made on.
+file(GLOB_RECURSE package_files "${prefix}/*.cmake")
+if(NOT package_files)
+  message(FATAL_ERROR "install test: no CMake package was installed")
+endif()
+foreach(file IN LISTS package_files)
+  file(READ "${file}" text)
+  foreach(folder IN ITEMS "${SOURCE_DIR}" "${first}" "${TORCH_DIR}")
+    string(FIND "${text}" "${folder}" position)
+    if(NOT position EQUAL -1)
+      message(FATAL_ERROR "install test: ${file} names ${folder}")
+    endif()
+  endforeach()
+endforeach()
+
+file(GLOB_RECURSE private_headers "${prefix}/include/*-inl.h" "${prefix}/include/*_test*")
+if(private_headers)
+  message(FATAL_ERROR "install test: private headers were installed: ${private_headers}")
+endif()
+
+string(REPLACE "|" ";" CXX_LAUNCHER "${CXX_LAUNCHER}")
+set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${CXX_LAUNCHER}")
+run("configure examples" "${CMAKE_COMMAND}" -S "${EXAMPLES_DIR}" -B "${WORK_DIR}/examples" -G
+    "${GENERATOR}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
+    "-DCMAKE_PREFIX_PATH=${prefix}" "-DQNA_TORCH_DIR=${TORCH_DIR}")
+run("build examples" "${CMAKE_COMMAND}" --build "${WORK_DIR}/examples" --config "${BUILD_TYPE}")
+run("run examples" "${CMAKE_CTEST_COMMAND}" --test-dir "${WORK_DIR}/examples" -C "${BUILD_TYPE}"
+    --no-tests=error --output-on-failure)
+
+if(EXISTS "${prefix}/bin/qna")
+  run("run the installed program" "${prefix}/bin/qna" --help)
+endif()
+
+# Kept when the test fails, to look at.
+file(REMOVE_RECURSE "${WORK_DIR}")

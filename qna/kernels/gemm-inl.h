@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 
@@ -32,7 +33,7 @@ HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(FloatTag()));
 
 // Accumulators of a tile: kTileRows x panel vectors. 16 registers: 6 x 2, plus 2 of B and 1 of A.
 // 32 registers: 6 x 4, plus 4 and 1.
-constexpr int64_t kTileRows = 6;
+constexpr int kTileRows = 6;
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int64_t kMaxPanel = 4;
 #else
@@ -66,10 +67,11 @@ void PackMatrix(float* data, int64_t inner, int64_t vectors, const At& at) {
 }
 
 // One tile of kRows rows by kVectors vectors. a: rows a_stride apart. c: rows c_stride apart.
-template <int kRows, int kVectors>
-HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t inner,
-                         const float* HWY_RESTRICT b, const float* HWY_RESTRICT bias,
-                         float* HWY_RESTRICT c, int64_t c_stride, int64_t columns) {
+// kPartial: only `columns` of the tile's columns are stored.
+template <int kRows, int kVectors, bool kPartial>
+HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t inner,
+                           const float* HWY_RESTRICT b, const float* HWY_RESTRICT bias,
+                           float* HWY_RESTRICT c, int64_t c_stride, int64_t columns) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   FloatVector sums[kRows][kVectors];
@@ -84,34 +86,48 @@ HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t 
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(element, row[v], sums[r][v]);
     }
   }
-  if (HWY_LIKELY(columns >= kVectors * lanes)) {
+  if constexpr (!kPartial) {
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
-    return;
+  } else {
+    HWY_ALIGN float tile[kRows * kVectors * HWY_MAX_BYTES / sizeof(float)];
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v) {
+        hn::Store(sums[r][v], d, tile + (r * kVectors + v) * lanes);
+      }
+    for (int r = 0; r < kRows; ++r) {
+      std::memcpy(c + r * c_stride, tile + r * kVectors * lanes, columns * sizeof(float));
+    }
   }
-  HWY_ALIGN float tail[kVectors * HWY_MAX_BYTES / sizeof(float)];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, tail + v * lanes);
-    std::memcpy(c + r * c_stride, tail, columns * sizeof(float));
-  }
+}
+
+template <int kVectors, bool kPartial>
+HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
+                          const float* b, const float* bias, float* c, int64_t c_stride,
+                          int64_t columns) {
+  const auto tile = [&](auto tile_rows) HWY_ATTR {
+    GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, inner, b, bias, c, c_stride,
+                                                  columns);
+    a += tile_rows.value * a_stride;
+    c += tile_rows.value * c_stride;
+    rows -= tile_rows.value;
+  };
+  while (rows >= kTileRows) tile(std::integral_constant<int, kTileRows>());
+  if (rows == 5) tile(std::integral_constant<int, 5>());
+  if (rows == 4) tile(std::integral_constant<int, 4>());
+  if (rows == 3) tile(std::integral_constant<int, 3>());
+  if (rows == 2) tile(std::integral_constant<int, 2>());
+  if (rows == 1) tile(std::integral_constant<int, 1>());
 }
 
 template <int kVectors>
 HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
                           const float* b, const float* bias, float* c, int64_t c_stride,
                           int64_t columns) {
-  int64_t r = 0;
-  for (; r + kTileRows <= rows; r += kTileRows) {
-    GemmTile<kTileRows, kVectors>(a + r * a_stride, a_stride, inner, b, bias, c + r * c_stride,
-                                  c_stride, columns);
-  }
-  for (; r + 2 <= rows; r += 2) {
-    GemmTile<2, kVectors>(a + r * a_stride, a_stride, inner, b, bias, c + r * c_stride, c_stride,
-                          columns);
-  }
-  for (; r < rows; ++r) {
-    GemmTile<1, kVectors>(a + r * a_stride, a_stride, inner, b, bias, c + r * c_stride, c_stride,
-                          columns);
+  if (HWY_LIKELY(columns >= kVectors * Lanes())) {
+    GemmPanel<kVectors, false>(a, a_stride, rows, inner, b, bias, c, c_stride, columns);
+  } else {
+    GemmPanel<kVectors, true>(a, a_stride, rows, inner, b, bias, c, c_stride, columns);
   }
 }
 

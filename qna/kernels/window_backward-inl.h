@@ -28,25 +28,50 @@ struct GradRows {
   float* weight;          // [taps][score_floats]
 };
 
-// Per tile, with index = row * tap columns + column over the taps that take part.
+// Per tile. `index` counts the taps that take part, row by row; `cell` the columns under a full tile,
+// row by row: tap x of window w lies in column x + w * stride.
 struct BackwardScratch {
-  static int64_t floats(const WindowShape& shape) {
-    return kBackwardTile * (2 * shape.queries + shape.taps() * (shape.queries + 2)) * Lanes();
+  static int64_t columns(const WindowShape& shape) {
+    return shape.kernel_w + (kBackwardTile - 1) * shape.stride_w;
   }
+  static int64_t cells(const WindowShape& shape) { return shape.kernel_h * columns(shape); }
+  static int64_t floats(const WindowShape& shape) {
+    return kBackwardTile * Lanes() *
+               (2 * shape.queries + cells(shape) * shape.queries + 2 * shape.taps()) +
+           columns(shape);
+  }
+  // p must be zero where a window does not see a column; the cells that are used are the same for
+  // all tiles.
   BackwardScratch(const WindowShape& shape, float* memory)
       : inverse(memory),
         mean(inverse + kBackwardTile * shape.queries * Lanes()),
         p(mean + kBackwardTile * shape.queries * Lanes()),
-        g(p + kBackwardTile * shape.taps() * shape.queries * Lanes()),
-        fold(g + kBackwardTile * shape.taps() * Lanes()) {}
-  float* inverse;  // [queries][windows][lanes]: 1 / sum
-  float* mean;     // [queries][windows][lanes]: sum_t p dp
-  float* p;        // [index][queries][windows][lanes]; later ds
-  float* g;        // [index][windows][lanes]
-  float* fold;     // [index][windows][lanes]: sum_l w p
+        g(p + kBackwardTile * cells(shape) * shape.queries * Lanes()),
+        fold(g + kBackwardTile * shape.taps() * Lanes()),
+        seen_by(reinterpret_cast<Windows*>(fold + kBackwardTile * shape.taps() * Lanes())) {
+    std::fill(p, g, 0.0f);
+    for (int64_t x = 0; x < columns(shape); ++x) {
+      const int64_t first = x < shape.kernel_w ? 0 : (x - shape.kernel_w) / shape.stride_w + 1;
+      const int64_t end = std::min<int64_t>(kBackwardTile, x / shape.stride_w + 1);
+      seen_by[x] = {static_cast<int16_t>(first), static_cast<int16_t>(end)};
+    }
+  }
+  // The windows [first, end) of a tile that see a column.
+  struct Windows {
+    int16_t first, end;
+  };
+  float* inverse;    // [queries][windows][lanes]: 1 / sum
+  float* mean;       // [queries][windows][lanes]: sum_t p dp
+  float* p;          // [cell][queries][windows][lanes]; later ds
+  float* g;          // [index][windows][lanes]
+  float* fold;       // [index][windows][lanes]: sum_l w p
+  Windows* seen_by;  // [columns of a full tile]
 };
 
 // kWindows windows side by side, all with the same taps, and one head group.
+//
+// Vector stores may alias anything in the compiler's eyes, so what the inner loops need of the plan
+// is copied into locals first.
 template <int kWindows>
 struct BackwardTile {
   const WindowPlan& plan;
@@ -64,7 +89,12 @@ struct BackwardTile {
   int64_t first_column() const {
     return columns.start + columns.range.begin * plan.shape.dilation_w;
   }
-  static int64_t step() { return kWindows * Lanes(); }
+  // From one cell or index to the next, for one query.
+  static constexpr int64_t step() {
+    return kBackwardTile * static_cast<int64_t>(hn::MaxLanes(FloatTag()));
+  }
+  int64_t cell_step() const { return plan.shape.queries * step(); }
+  int64_t cell_row_step() const { return BackwardScratch::columns(plan.shape) * cell_step(); }
 
   // 1 / sums of all queries; p of the windows that need their own maximum.
   HWY_INLINE void Prepare() {
@@ -76,9 +106,9 @@ struct BackwardTile {
     for (int w = 0; w < kWindows; ++w) {
       if ((distrusted >> w & 1) == 0) continue;
       const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
+      float* p = scratch.p + w * plan.shape.stride_w * cell_step() + w * Lanes();
       for (l = 0; l < queries; ++l) {
-        ExactAttention(plan, rows, window, group, l, scratch.p + l * step() + w * Lanes(),
-                       queries * step());
+        ExactAttention(plan, rows, window, group, l, p + l * step(), cell_step(), cell_row_step());
       }
     }
   }
@@ -89,30 +119,33 @@ struct BackwardTile {
     distrusted |= InverseSums(plan, rows, columns, group, query, inverse);
     for (int l = 0; l < kQueries; ++l)
       for (int w = 0; w < kWindows; ++w) {
-        hn::Store(inverse[w][l], FloatTag(),
-                  scratch.inverse + (query + l) * step() + w * Lanes());
+        hn::Store(inverse[w][l], FloatTag(), scratch.inverse + (query + l) * step() + w * Lanes());
       }
   }
 
   // g (+)= <dz, value> over kVectors vectors from `v` on.
   template <int kVectors, bool kAdd>
-  HWY_INLINE void Dots(const float* HWY_RESTRICT dz, int64_t v) const {
+  HWY_NOINLINE void Dots(const float* HWY_RESTRICT dz, int64_t v) const {
     const FloatTag d;
     const int64_t lanes = Lanes();
-    const int64_t record = plan.layout.record();
+    const int64_t count = columns.count();
+    const int64_t row_count = rows.count;
+    const int64_t tap_step = plan.shape.dilation_w * plan.layout.record();
     for (int w = 0; w < kWindows; ++w) {
       const float* HWY_RESTRICT window_dz = dz + w * plan.layout.value_floats + v * lanes;
+      const int64_t offset =
+          (first_column() + w * plan.shape.stride_w) * plan.layout.record() + group.value_offset +
+          v * lanes;
       FloatVector z[kVectors];
       for (int i = 0; i < kVectors; ++i) z[i] = hn::Load(d, window_dz + i * lanes);
       float* HWY_RESTRICT g = scratch.g + w * lanes;
-      for (int64_t y = 0; y < rows.count; ++y) {
-        const float* HWY_RESTRICT value =
-            rows.records[y] + (first_column() + w * plan.shape.stride_w) * record +
-            group.value_offset + v * lanes;
-        for (int64_t x = 0; x < columns.count(); ++x) {
+      for (int64_t y = 0; y < row_count; ++y) {
+        const float* HWY_RESTRICT value = rows.records[y] + offset;
+        for (int64_t x = 0; x < count; ++x) {
           FloatVector even = hn::Mul(z[0], hn::Load(d, value));
           FloatVector odd = hn::Zero(d);
-          for (int i = 1; i < kVectors; ++i) {
+          if (kVectors > 1) odd = hn::Mul(z[kVectors > 1], hn::Load(d, value + lanes));
+          for (int i = 2; i < kVectors; ++i) {
             FloatVector& sum = i % 2 == 0 ? even : odd;
             sum = hn::MulAdd(z[i], hn::Load(d, value + i * lanes), sum);
           }
@@ -120,7 +153,7 @@ struct BackwardTile {
           if (kAdd) even = hn::Add(even, hn::Load(d, g));
           hn::Store(even, d, g);
           g += step();
-          value += plan.shape.dilation_w * record;
+          value += tap_step;
         }
       }
     }
@@ -136,57 +169,70 @@ struct BackwardTile {
         other[lane] = static_cast<int32_t>(lane ^ distance);
       }
       const auto indices = hn::SetTableIndices(d, other);
-      for (int64_t i = 0; i < rows.count * columns.count() * step(); i += lanes) {
-        const FloatVector g = hn::Load(d, scratch.g + i);
-        hn::Store(hn::Add(g, hn::TableLookupLanes(g, indices)), d, scratch.g + i);
-      }
+      const int64_t count = rows.count * columns.count();
+      float* HWY_RESTRICT cells = scratch.g;
+      for (int64_t i = 0; i < count; ++i)
+        for (int w = 0; w < kWindows; ++w) {
+          float* HWY_RESTRICT cell = cells + i * step() + w * lanes;
+          const FloatVector g = hn::Load(d, cell);
+          hn::Store(hn::Add(g, hn::TableLookupLanes(g, indices)), d, cell);
+        }
     }
   }
 
   // p, mean and fold of kQueries queries. kExact: some p are there already.
   template <int kQueries, bool kExact, bool kAdd>
-  HWY_INLINE void Fold(int64_t query) const {
+  HWY_NOINLINE void Fold(int64_t query) const {
     const FloatTag d;
     const int64_t lanes = Lanes();
+    const int64_t count = columns.count();
+    const int64_t row_count = rows.count;
     const int64_t score_floats = plan.layout.score_floats;
     const int64_t offset = group.score_offset + query * lanes;
+    const int64_t tap_step = plan.shape.dilation_w * score_floats;
+    const int64_t window_step = plan.shape.stride_w * score_floats;
+    const int64_t p_step = cell_step();
+    const int64_t p_window_step = plan.shape.stride_w * p_step + lanes;
+    const uint32_t exact = distrusted;
+    const float* HWY_RESTRICT inverse_memory = scratch.inverse + query * step();
     FloatVector mean[kQueries][kWindows];
+    FloatVector inverse[kQueries][kWindows];
     for (int l = 0; l < kQueries; ++l)
-      for (int w = 0; w < kWindows; ++w) mean[l][w] = hn::Zero(d);
-    const float* HWY_RESTRICT inverse = scratch.inverse + query * step();
-    float* HWY_RESTRICT p = scratch.p + query * step();
+      for (int w = 0; w < kWindows; ++w) {
+        mean[l][w] = hn::Zero(d);
+        inverse[l][w] = hn::Load(d, inverse_memory + l * step() + w * lanes);
+      }
     const float* HWY_RESTRICT g = scratch.g;
     float* HWY_RESTRICT fold = scratch.fold;
-    for (int64_t y = 0; y < rows.count; ++y) {
+    for (int64_t y = 0; y < row_count; ++y) {
       const float* HWY_RESTRICT e = rows.exps[y] + first_column() * score_floats + offset;
       const float* HWY_RESTRICT b = plan.tables.exp_bias + first_tap(y) * score_floats + offset;
       const float* HWY_RESTRICT weight = plan.tables.weight + first_tap(y) * score_floats + offset;
-      for (int64_t x = 0; x < columns.count(); ++x) {
+      float* HWY_RESTRICT p = scratch.p + y * cell_row_step() + query * step();
+      for (int64_t x = 0; x < count; ++x) {
         for (int w = 0; w < kWindows; ++w) {
           const FloatVector window_g = hn::Load(d, g + w * lanes);
           FloatVector sum = kAdd ? hn::Load(d, fold + w * lanes) : hn::Zero(d);
           for (int l = 0; l < kQueries; ++l) {
-            float* HWY_RESTRICT cell = p + l * step() + w * lanes;
+            float* HWY_RESTRICT cell = p + w * p_window_step + l * step();
             FloatVector probability;
-            if (kExact && (distrusted >> w & 1) != 0) {
+            if (kExact && (exact >> w & 1) != 0) {
               probability = hn::Load(d, cell);
             } else {
-              const float* score_e = e + w * plan.shape.stride_w * score_floats + l * lanes;
-              probability = hn::Mul(hn::Mul(hn::Load(d, score_e),
-                                            hn::Load(d, inverse + l * step() + w * lanes)),
-                                    hn::Load(d, b + l * lanes));
+              const FloatVector score_e = hn::Load(d, e + w * window_step + l * lanes);
+              probability = hn::Mul(hn::Mul(score_e, inverse[l][w]), hn::Load(d, b + l * lanes));
               hn::Store(probability, d, cell);
             }
             const FloatVector wp = hn::Mul(probability, hn::Load(d, weight + l * lanes));
             mean[l][w] = hn::MulAdd(wp, window_g, mean[l][w]);
-            sum = hn::Add(sum, wp);
+            sum = l == 0 && !kAdd ? wp : hn::Add(sum, wp);
           }
           hn::Store(sum, d, fold + w * lanes);
         }
-        e += plan.shape.dilation_w * score_floats;
+        e += tap_step;
         b += score_floats;
         weight += score_floats;
-        p += plan.shape.queries * step();
+        p += p_step;
         g += step();
         fold += step();
       }
@@ -198,107 +244,115 @@ struct BackwardTile {
   }
 
   // ds, in place of p, and the gradients of bias and tap weights.
-  HWY_INLINE void ScoreGradients(int64_t query) const {
+  HWY_NOINLINE void ScoreGradients(int64_t query) const {
     const FloatTag d;
     const int64_t lanes = Lanes();
+    const int64_t count = columns.count();
+    const int64_t row_count = rows.count;
     const int64_t score_floats = plan.layout.score_floats;
     const int64_t offset = group.score_offset + query * lanes;
+    const int64_t p_step = cell_step();
+    const int64_t p_window_step = plan.shape.stride_w * p_step + lanes;
     FloatVector mean[kWindows];
     for (int w = 0; w < kWindows; ++w) {
       mean[w] = hn::Load(d, scratch.mean + query * step() + w * lanes);
     }
-    float* HWY_RESTRICT p = scratch.p + query * step();
     const float* HWY_RESTRICT g = scratch.g;
-    for (int64_t y = 0; y < rows.count; ++y) {
+    for (int64_t y = 0; y < row_count; ++y) {
       const int64_t first = first_tap(y) * score_floats + offset;
       const float* HWY_RESTRICT weight = plan.tables.weight + first;
       float* HWY_RESTRICT grad_bias = grads.bias + first;
       float* HWY_RESTRICT grad_weight = grads.weight + first;
-      for (int64_t x = 0; x < columns.count(); ++x) {
+      float* HWY_RESTRICT p = scratch.p + y * cell_row_step() + query * step();
+      for (int64_t x = 0; x < count; ++x) {
         const FloatVector tap_weight = hn::Load(d, weight);
         FloatVector bias_sum = hn::Load(d, grad_bias);
         FloatVector weight_sum = hn::Load(d, grad_weight);
         for (int w = 0; w < kWindows; ++w) {
+          float* HWY_RESTRICT cell = p + w * p_window_step;
           const FloatVector window_g = hn::Load(d, g + w * lanes);
-          const FloatVector probability = hn::Load(d, p + w * lanes);
-          const FloatVector ds =
-              hn::Mul(probability, hn::MulSub(tap_weight, window_g, mean[w]));
+          const FloatVector probability = hn::Load(d, cell);
+          const FloatVector ds = hn::Mul(probability, hn::MulSub(tap_weight, window_g, mean[w]));
           bias_sum = hn::Add(bias_sum, ds);
           weight_sum = hn::MulAdd(probability, window_g, weight_sum);
-          hn::Store(ds, d, p + w * lanes);
+          hn::Store(ds, d, cell);
         }
         hn::Store(bias_sum, d, grad_bias);
         hn::Store(weight_sum, d, grad_weight);
         weight += score_floats;
         grad_bias += score_floats;
         grad_weight += score_floats;
-        p += plan.shape.queries * step();
+        p += p_step;
         g += step();
       }
     }
   }
 
-  // Visits every pixel under the tile's windows, by row and column: visit(y, column, first, last)
-  // with the windows [first, last) that see it; window w by its tap column - w * stride.
-  // More than one window means dilation 1 (see BackwardRow).
-  template <typename Visit>
-  HWY_INLINE void EachPixel(const Visit& visit) const {
-    const int64_t stride = plan.shape.stride_w;
-    const int64_t count = columns.count();
-    const int64_t width = kWindows == 1 ? count : count + (kWindows - 1) * stride;
-    for (int64_t y = 0; y < rows.count; ++y)
-      for (int64_t x = 0; x < width; ++x) {
-        if (kWindows == 1) {
-          visit(y, x, 0, 1);
-        } else {
-          const int64_t first = x < count ? 0 : (x - count) / stride + 1;
-          visit(y, x, first, std::min<int64_t>(kWindows, x / stride + 1));
-        }
-      }
+  // Columns under the tile's windows. More than one window means dilation 1 (see BackwardRow).
+  int64_t width() const {
+    return kWindows == 1 ? columns.count() : BackwardScratch::columns(plan.shape);
   }
 
-  HWY_INLINE void ScatterScores(int64_t query) const {
+  // dscore += ds of all windows; where one does not see the column its ds is 0.
+  HWY_NOINLINE void ScatterScores(int64_t query) const {
     const FloatTag d;
     const int64_t lanes = Lanes();
-    const int64_t count = columns.count();
-    const int64_t tap_step = plan.shape.queries * step();
-    const int64_t offset = plan.layout.value_floats + group.score_offset + query * lanes;
-    const float* HWY_RESTRICT ds = scratch.p + query * step();
-    EachPixel([&](int64_t y, int64_t x, int64_t first, int64_t last) HWY_ATTR {
-      float* HWY_RESTRICT grad =
-          grads.records[y] + (first_column() + x * plan.shape.dilation_w) * plan.layout.record() +
-          offset;
-      FloatVector sum = hn::Load(d, grad);
-      for (int64_t w = first; w < last; ++w) {
-        const int64_t index = y * count + x - w * plan.shape.stride_w;
-        sum = hn::Add(sum, hn::Load(d, ds + index * tap_step + w * lanes));
+    const int64_t row_count = rows.count;
+    const int64_t column_count = width();
+    const int64_t ds_step = cell_step();
+    const int64_t pixel_step = plan.shape.dilation_w * plan.layout.record();
+    const int64_t offset = first_column() * plan.layout.record() + plan.layout.value_floats +
+                           group.score_offset + query * lanes;
+    for (int64_t y = 0; y < row_count; ++y) {
+      float* HWY_RESTRICT grad = grads.records[y] + offset;
+      const float* HWY_RESTRICT ds = scratch.p + y * cell_row_step() + query * step();
+      for (int64_t x = 0; x < column_count; ++x) {
+        FloatVector sum = hn::Load(d, ds);
+        for (int w = 1; w < kWindows; ++w) sum = hn::Add(sum, hn::Load(d, ds + w * lanes));
+        hn::Store(hn::Add(hn::Load(d, grad), sum), d, grad);
+        grad += pixel_step;
+        ds += ds_step;
       }
-      hn::Store(sum, d, grad);
-    });
+    }
   }
 
   // dvalue += fold * dz
   template <int kVectors>
-  HWY_INLINE void ScatterValues(const float* HWY_RESTRICT dz, int64_t v) const {
+  HWY_NOINLINE void ScatterValues(const float* HWY_RESTRICT dz, int64_t v) const {
     const FloatTag d;
     const int64_t lanes = Lanes();
     const int64_t count = columns.count();
-    EachPixel([&](int64_t y, int64_t x, int64_t first, int64_t last) HWY_ATTR {
-      float* HWY_RESTRICT grad =
-          grads.records[y] + (first_column() + x * plan.shape.dilation_w) * plan.layout.record() +
-          group.value_offset + v * lanes;
-      FloatVector sums[kVectors];
-      for (int i = 0; i < kVectors; ++i) sums[i] = hn::Load(d, grad + i * lanes);
-      for (int64_t w = first; w < last; ++w) {
-        const int64_t index = y * count + x - w * plan.shape.stride_w;
-        const FloatVector fold = hn::Load(d, scratch.fold + index * step() + w * lanes);
-        const float* HWY_RESTRICT z = dz + w * plan.layout.value_floats + v * lanes;
-        for (int i = 0; i < kVectors; ++i) {
-          sums[i] = hn::MulAdd(fold, hn::Load(d, z + i * lanes), sums[i]);
+    const int64_t row_count = rows.count;
+    const int64_t column_count = width();
+    const int64_t pixel_step = plan.shape.dilation_w * plan.layout.record();
+    const int64_t offset =
+        first_column() * plan.layout.record() + group.value_offset + v * lanes;
+    const int64_t dz_step = plan.layout.value_floats;
+    const int64_t fold_window_step = lanes - plan.shape.stride_w * step();
+    const BackwardScratch::Windows* HWY_RESTRICT seen_by = scratch.seen_by;
+    const float* HWY_RESTRICT z_first = dz + v * lanes;
+    for (int64_t y = 0; y < row_count; ++y) {
+      float* HWY_RESTRICT grad = grads.records[y] + offset;
+      const float* HWY_RESTRICT fold_row = scratch.fold + y * count * step();
+      for (int64_t x = 0; x < column_count; ++x) {
+        const int64_t first = kWindows == 1 ? 0 : seen_by[x].first;
+        const int64_t end = kWindows == 1 ? 1 : seen_by[x].end;
+        const float* HWY_RESTRICT fold = fold_row + x * step() + first * fold_window_step;
+        const float* HWY_RESTRICT z = z_first + first * dz_step;
+        FloatVector sums[kVectors];
+        for (int i = 0; i < kVectors; ++i) sums[i] = hn::Load(d, grad + i * lanes);
+        for (int64_t w = first; w < end; ++w) {
+          const FloatVector weight = hn::Load(d, fold);
+          for (int i = 0; i < kVectors; ++i) {
+            sums[i] = hn::MulAdd(weight, hn::Load(d, z + i * lanes), sums[i]);
+          }
+          fold += fold_window_step;
+          z += dz_step;
         }
+        for (int i = 0; i < kVectors; ++i) hn::Store(sums[i], d, grad + i * lanes);
+        grad += pixel_step;
       }
-      for (int i = 0; i < kVectors; ++i) hn::Store(sums[i], d, grad + i * lanes);
-    });
+    }
   }
 
   // Calls run(vectors as a constant, first vector) over all value vectors.

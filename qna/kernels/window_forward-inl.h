@@ -8,6 +8,8 @@
 #define QNA_KERNELS_WINDOW_FORWARD_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "qna/kernels/window_softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,6 +19,14 @@ namespace HWY_NAMESPACE {
 // Windows side by side that share a pass over the bias table.
 constexpr int kTileWindows = 4;
 
+// Up to so many value vectors, windows are aggregated in pairs: two accumulators per vector and three
+// more registers. Few accumulators would wait for each other; 8 of one window are enough.
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int kMaxPairVectors = 8;
+#else
+constexpr int kMaxPairVectors = 4;
+#endif
+
 // Scratch of ForwardRow: the weights of a tile, and p of one query.
 inline int64_t ForwardRowFloats(const WindowShape& shape) {
   return (kTileWindows + 1) * shape.taps() * Lanes();
@@ -24,7 +34,7 @@ inline int64_t ForwardRowFloats(const WindowShape& shape) {
 
 // weights [tap][kWindows][lanes] (+)= sum over kQueries queries of w p.
 template <int kWindows, int kQueries, bool kAdd>
-HWY_INLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
+HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
                             const HeadGroup& group, int64_t query, float* HWY_RESTRICT weights,
                             float* HWY_RESTRICT exact) {
   const FloatTag d;
@@ -35,14 +45,17 @@ HWY_INLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const T
   const int64_t tap_step = plan.shape.dilation_w * score_floats;
   FloatVector inverse[kWindows][kQueries];
   const uint32_t distrusted = InverseSums(plan, rows, columns, group, query, inverse);
+  // Vector stores may alias anything in the compiler's eyes: keep what the loop needs in locals.
+  const int64_t count = columns.count();
+  const int64_t row_count = rows.count;
   float* HWY_RESTRICT out = weights;
-  for (int64_t y = 0; y < rows.count; ++y) {
+  for (int64_t y = 0; y < row_count; ++y) {
     const float* HWY_RESTRICT e =
         rows.exps[y] + columns.start * score_floats + columns.range.begin * tap_step + offset;
     const float* HWY_RESTRICT b =
         plan.tables.exp_bias_weight +
         ((rows.first + y) * plan.shape.kernel_w + columns.range.begin) * score_floats + offset;
-    for (int64_t x = columns.range.begin; x < columns.range.end; ++x) {
+    for (int64_t x = 0; x < count; ++x) {
       for (int w = 0; w < kWindows; ++w) {
         const float* HWY_RESTRICT window_e = e + w * window_step;
         FloatVector sum = hn::Zero(d);
@@ -66,13 +79,12 @@ HWY_INLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const T
   for (int w = 0; w < kWindows; ++w) {
     if ((distrusted >> w & 1) == 0) continue;
     const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
-    const int64_t count = rows.count * columns.count();
     for (int64_t l = 0; l < query + kQueries; ++l) {
       if (!kAdd && l < query) continue;
-      ExactAttention(plan, rows, window, group, l, exact, lanes);
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t y = rows.first + i / columns.count();
-        const int64_t x = columns.range.begin + i % columns.count();
+      ExactAttention(plan, rows, window, group, l, exact, lanes, count * lanes);
+      for (int64_t i = 0; i < row_count * count; ++i) {
+        const int64_t y = rows.first + i / count;
+        const int64_t x = columns.range.begin + i % count;
         const FloatVector factor =
             hn::Load(d, plan.tables.weight + (y * plan.shape.kernel_w + x) * score_floats +
                             group.score_offset + l * lanes);
@@ -87,7 +99,7 @@ HWY_INLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const T
 
 // z [kVectors] of one window = sum over taps of weight * value.
 template <int kVectors>
-HWY_INLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
+HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
                           int64_t value_offset, const float* HWY_RESTRICT weights,
                           int64_t weight_step, float* HWY_RESTRICT z) {
   const FloatTag d;
@@ -110,26 +122,91 @@ HWY_INLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const Tap
   for (int v = 0; v < kVectors; ++v) hn::Store(sums[v], d, z + v * lanes);
 }
 
+// The same for two windows side by side, `stride` columns apart, that share all columns but the
+// outer ones: a value is loaded once for both. Needs dilation 1 and stride <= kernel_w. Each window's
+// taps are added in the same order as in Aggregate, so the bits are the same.
+template <int kVectors>
+HWY_NOINLINE void AggregatePair(const WindowPlan& plan, const TapRows& rows,
+                                const TapColumns& columns, int64_t value_offset,
+                                const float* HWY_RESTRICT weights, int64_t weight_step,
+                                float* HWY_RESTRICT z, int64_t z_stride) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  const int64_t record = plan.layout.record();
+  const int64_t stride = plan.shape.stride_w;
+  const int64_t kernel_w = plan.shape.kernel_w;
+  FloatVector first[kVectors];
+  FloatVector second[kVectors];
+  for (int v = 0; v < kVectors; ++v) first[v] = second[v] = hn::Zero(d);
+  for (int64_t y = 0; y < rows.count; ++y) {
+    const float* HWY_RESTRICT value = rows.records[y] + columns.start * record + value_offset;
+    const float* HWY_RESTRICT first_weight = weights;
+    const float* HWY_RESTRICT second_weight = weights + lanes;
+    for (int64_t x = 0; x < stride; ++x) {
+      const FloatVector weight = hn::Load(d, first_weight);
+      for (int v = 0; v < kVectors; ++v) {
+        first[v] = hn::MulAdd(weight, hn::Load(d, value + v * lanes), first[v]);
+      }
+      first_weight += weight_step;
+      value += record;
+    }
+    for (int64_t x = stride; x < kernel_w; ++x) {
+      const FloatVector weight1 = hn::Load(d, first_weight);
+      const FloatVector weight2 = hn::Load(d, second_weight);
+      for (int v = 0; v < kVectors; ++v) {
+        const FloatVector shared = hn::Load(d, value + v * lanes);
+        first[v] = hn::MulAdd(weight1, shared, first[v]);
+        second[v] = hn::MulAdd(weight2, shared, second[v]);
+      }
+      first_weight += weight_step;
+      second_weight += weight_step;
+      value += record;
+    }
+    for (int64_t x = 0; x < stride; ++x) {
+      const FloatVector weight = hn::Load(d, second_weight);
+      for (int v = 0; v < kVectors; ++v) {
+        second[v] = hn::MulAdd(weight, hn::Load(d, value + v * lanes), second[v]);
+      }
+      second_weight += weight_step;
+      value += record;
+    }
+    weights += kernel_w * weight_step;
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    hn::Store(first[v], d, z + v * lanes);
+    hn::Store(second[v], d, z + z_stride + v * lanes);
+  }
+}
+
 template <int kWindows>
 HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
                               const TapColumns& columns, const HeadGroup& group,
                               const float* weights, float* z, int64_t z_stride) {
   const int64_t lanes = Lanes();
-  for (int w = 0; w < kWindows; ++w) {
-    const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
-    int64_t v = 0;
-    const auto run = [&](auto vectors) HWY_ATTR {
-      for (; v + vectors.value <= group.vectors; v += vectors.value) {
-        Aggregate<vectors.value>(plan, rows, window, group.value_offset + v * lanes,
-                                 weights + w * lanes, kWindows * lanes,
-                                 z + w * z_stride + group.value_offset + v * lanes);
+  const int64_t step = kWindows * lanes;
+  const bool neighbours =
+      kWindows % 2 == 0 && plan.shape.dilation_w == 1 && plan.shape.stride_w <= plan.shape.kernel_w;
+  int64_t v = 0;
+  const auto run = [&](auto vectors) HWY_ATTR {
+    for (; v + vectors.value <= group.vectors; v += vectors.value) {
+      const bool pairs = neighbours && vectors.value <= kMaxPairVectors;
+      for (int w = 0; w < kWindows; w += pairs ? 2 : 1) {
+        const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
+        const int64_t offset = group.value_offset + v * lanes;
+        float* out = z + w * z_stride + offset;
+        if (pairs) {
+          AggregatePair<vectors.value>(plan, rows, window, offset, weights + w * lanes, step, out,
+                                       z_stride);
+        } else {
+          Aggregate<vectors.value>(plan, rows, window, offset, weights + w * lanes, step, out);
+        }
       }
-    };
-    run(std::integral_constant<int, 8>());
-    run(std::integral_constant<int, 4>());
-    run(std::integral_constant<int, 2>());
-    run(std::integral_constant<int, 1>());
-  }
+    }
+  };
+  run(std::integral_constant<int, 8>());
+  run(std::integral_constant<int, 4>());
+  run(std::integral_constant<int, 2>());
+  run(std::integral_constant<int, 1>());
 }
 
 template <int kWindows>

@@ -143,11 +143,12 @@ struct TapColumns {
   int64_t count() const { return range.end - range.begin; }
 };
 
-// p[t][lane] of one window, query and head group by its own maximum; p holds count rows of lanes.
-// All 0 where no tap takes part.
+// p of one window, query and head group by its own maximum: of tap row y and column x at
+// p + y * row_step + x * tap_step, counted from the first that take part. All 0 where none does.
 inline HWY_NOINLINE void ExactAttention(const WindowPlan& plan, const TapRows& rows,
                                         const TapColumns& columns, const HeadGroup& group,
-                                        int64_t query, float* HWY_RESTRICT p, int64_t p_stride) {
+                                        int64_t query, float* HWY_RESTRICT p, int64_t tap_step,
+                                        int64_t row_step) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   const PackedLayout& layout = plan.layout;
@@ -157,14 +158,13 @@ inline HWY_NOINLINE void ExactAttention(const WindowPlan& plan, const TapRows& r
     return hn::IfThenZeroElse(hn::Eq(maximum, minus_infinity), maximum);
   };
   const auto each_tap = [&](const auto& visit) HWY_ATTR {
-    int64_t index = 0;
     for (int64_t y = 0; y < rows.count; ++y)
       for (int64_t x = columns.range.begin; x < columns.range.end; ++x) {
         const int64_t pixel = columns.start + x * plan.shape.dilation_w;
         const int64_t tap = (rows.first + y) * plan.shape.kernel_w + x;
         visit(hn::Load(d, rows.records[y] + pixel * layout.record() + layout.value_floats + offset),
               hn::Load(d, plan.tables.bias + tap * layout.score_floats + offset),
-              p + index++ * p_stride);
+              p + y * row_step + (x - columns.range.begin) * tap_step);
       }
   };
   // The scores' maximum first: the difference of near numbers is exact, score + bias is not.
@@ -208,13 +208,14 @@ HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
   FloatVector sums[kWindows][kQueries];
   for (int w = 0; w < kWindows; ++w)
     for (int l = 0; l < kQueries; ++l) sums[w][l] = hn::Zero(d);
+  const int64_t count = columns.count();
   for (int64_t y = 0; y < rows.count; ++y) {
     const float* HWY_RESTRICT e =
         rows.exps[y] + columns.start * score_floats + columns.range.begin * tap_step + offset;
     const float* HWY_RESTRICT b =
         plan.tables.exp_bias +
         ((rows.first + y) * plan.shape.kernel_w + columns.range.begin) * score_floats + offset;
-    for (int64_t x = columns.range.begin; x < columns.range.end; ++x) {
+    for (int64_t x = 0; x < count; ++x) {
       for (int l = 0; l < kQueries; ++l) {
         const FloatVector exp_bias = hn::Load(d, b + l * lanes);
         for (int w = 0; w < kWindows; ++w) {

@@ -17,7 +17,7 @@ namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
 // The ring should stay in a core's second-level cache beside the weights.
-constexpr int64_t kRingBytes = 256 << 10;
+constexpr int64_t kRingBytes = 384 << 10;
 // Rows are taken several at a time on narrow maps, so that a matrix product has enough rows to use
 // each cache line of the weights often.
 constexpr int64_t kStepWindows = 64;

@@ -13,18 +13,17 @@
 namespace qna::kernels {
 namespace {
 
+template <typename T>
+KernelTable<T> reference_table() {
+  return {&window_attention_forward_reference<T>, &window_attention_backward_reference<T>,
+          &layer_forward_reference<T>, &layer_backward_reference<T>};
+}
+
 std::vector<Implementation> make_list() {
   std::vector<Implementation> list;
   list.push_back({"reference", "plain loops in double precision", true, 1,
-                  {&window_attention_forward_reference<float>,
-                   &window_attention_backward_reference<float>, &layer_forward_reference<float>},
-                  {&window_attention_forward_reference<BFloat16>,
-                   &window_attention_backward_reference<BFloat16>,
-                   &layer_forward_reference<BFloat16>},
-                  {&window_attention_forward_reference<Float16>,
-                   &window_attention_backward_reference<Float16>,
-                   &layer_forward_reference<Float16>},
-                  &product_reference});
+                  reference_table<float>(), reference_table<BFloat16>(),
+                  reference_table<Float16>(), &product_reference});
   struct Row {
     int64_t target;
     const char* name;
@@ -40,14 +39,18 @@ std::vector<Implementation> make_list() {
   for (const Row& row : rows) {
     const WindowKernels window = window_kernels(row.target);
     const LayerKernels layer = layer_kernels(row.target);
+    const LayerBackwardKernels back = layer_backward_kernels(row.target);
     if (window.lanes == 0) continue;  // not in this build
     const bool is_static = row.target == HWY_STATIC_TARGET;
     if (is_static && &row != &rows[0]) continue;  // listed as baseline
     list.push_back({row.name, row.description,
                     is_static || (hwy::SupportedTargets() & row.target) != 0, window.lanes,
-                    {window.float32.forward, window.float32.backward, layer.float32},
-                    {window.bfloat16.forward, window.bfloat16.backward, layer.bfloat16},
-                    {window.float16.forward, window.float16.backward, layer.float16},
+                    {window.float32.forward, window.float32.backward, layer.float32,
+                     back.float32},
+                    {window.bfloat16.forward, window.bfloat16.backward, layer.bfloat16,
+                     back.bfloat16},
+                    {window.float16.forward, window.float16.backward, layer.float16,
+                     back.float16},
                     layer.product});
   }
   return list;
@@ -129,6 +132,11 @@ void layer_forward(const LayerArgs<T>& args, Runtime& runtime) {
   chosen_table<T>().layer(args, runtime);
 }
 
+template <typename T>
+void layer_backward(const LayerBackwardArgs<T>& args, Runtime& runtime) {
+  chosen_table<T>().layer_backward(args, runtime);
+}
+
 void product(const ProductArgs& args, Runtime& runtime) {
   const Implementation& implementation = chosen_implementation();
   last = &implementation;
@@ -152,10 +160,17 @@ void layer_forward(const LayerArgs<double>& args, Runtime& runtime) {
   layer_forward_reference(args, runtime);
 }
 
+template <>
+void layer_backward(const LayerBackwardArgs<double>& args, Runtime& runtime) {
+  last = &implementations().front();
+  layer_backward_reference(args, runtime);
+}
+
 #define QNA_INSTANTIATE(T)                                                         \
   template void window_attention_forward<T>(const ForwardArgs<T>&, Runtime&);      \
   template void window_attention_backward<T>(const BackwardArgs<T>&, Runtime&);    \
-  template void layer_forward<T>(const LayerArgs<T>&, Runtime&);
+  template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                   \
+  template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(BFloat16)
 QNA_INSTANTIATE(Float16)

@@ -18,6 +18,7 @@ struct KernelTable {
   void (*forward)(const ForwardArgs<T>&, Runtime&);
   void (*backward)(const BackwardArgs<T>&, Runtime&);
   void (*layer)(const LayerArgs<T>&, Runtime&);
+  void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&);
 };
 
 struct Implementation {

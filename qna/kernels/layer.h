@@ -1,4 +1,4 @@
-// The whole QnA layer for inference, x -> y, in one pass over the image:
+// The whole QnA layer, x -> y, in one pass over the image:
 //   scores = x A, values = x Wv + bv, z = window attention, y = z Wo + bo
 // A thread keeps a ring of the last window's rows; nothing it allocates grows with the image.
 #pragma once
@@ -25,13 +25,50 @@ struct LayerArgs {
   const Table<T>* tap_weights;   // [kh, kw, L, heads] or null
   const uint8_t* mask;           // [B, H, W] or null
   T* y;                          // [B, OH * upsample, OW * upsample, out_features]
+  // For the backward pass, or null: values and scores, [B, H, W, (dim, heads) and (L, heads)].
+  T* kept = nullptr;
+};
+
+// The layout of the values in `kept`, whose pixels are followed by their scores.
+inline ValueLayout kept_layout(const WindowShape& s) {
+  return {s.features() + s.scores(), 1, s.heads};
+}
+
+// The gradients of everything, in one pass over the image: z is computed again on the way.
+template <typename T>
+struct LayerBackwardArgs {
+  WindowShape shape;
+  int64_t in_features;
+  int64_t out_features;
+  int64_t upsample = 1;
+  const T* grad_y;               // like LayerArgs::y
+  const T* x;
+  const T* kept;                 // from the forward pass
+  const Table<T>* score_weight;
+  const Table<T>* value_weight;
+  const Table<T>* out_weight;
+  const Table<T>* bias;
+  const Table<T>* tap_weights;
+  const uint8_t* mask;
+  T* grad_x;                         // like x, or null
+  Table<T>* grad_score_weight;       // like the weights; the biases may be null
+  Table<T>* grad_value_weight;
+  Table<T>* grad_value_bias;
+  Table<T>* grad_out_weight;
+  Table<T>* grad_out_bias;
+  Table<T>* grad_bias;               // [kh, kw, L, heads]
+  Table<T>* grad_tap_weights;        // [kh, kw, L, heads]
 };
 
 template <typename T>
 void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime);
+template <typename T>
+void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime);
 
 // By the implementation that is chosen or forced (see implementation.h). double: the reference.
 template <typename T>
 void layer_forward(const LayerArgs<T>& args, Runtime& runtime);
+template <typename T>
+void layer_backward(const LayerBackwardArgs<T>& args, Runtime& runtime);
 
 }  // namespace qna::kernels

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "qna/kernels/layer.h"
@@ -19,6 +20,26 @@ void project(double* out, const T* in, const Weight* weight, const Weight* bias,
       }
       out[r * columns + c] = sum;
     }
+}
+
+template <typename T>
+T from_double(double value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return value;
+  } else {
+    return from_float<T>(static_cast<float>(value));
+  }
+}
+
+// [B, OH, OW, s, s] -> [B, OH * s, OW * s]: the pixel of y that holds output n.
+template <typename Args>
+int64_t output_pixel(const Args& args, int64_t n) {
+  const int64_t f = args.upsample;
+  const int64_t columns = args.shape.out_width();
+  const int64_t window = n / args.shape.outputs();
+  const int64_t l = n % args.shape.outputs();
+  const int64_t row = window / columns * f + l / f;  // of all images
+  return row * columns * f + window % columns * f + l % f;
 }
 
 std::vector<double> widen(const auto* table, int64_t count) {
@@ -59,22 +80,110 @@ void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime) {
   project(y.data(), z.data(), args.out_weight, args.out_bias, windows * s.outputs(), s.features(),
           args.out_features);
 
-  // [B, OH, OW, s, s, features] -> [B, OH * s, OW * s, features]
-  const int64_t f = args.upsample;
-  for (int64_t n = 0; n < windows; ++n)
-    for (int64_t l = 0; l < s.outputs(); ++l) {
-      const int64_t row = n / s.out_width() * f + l / f;  // of all images
-      const int64_t column = n % s.out_width() * f + l % f;
-      T* out = args.y + (row * s.out_width() * f + column) * args.out_features;
-      for (int64_t c = 0; c < args.out_features; ++c) {
-        const double value = y[(n * s.outputs() + l) * args.out_features + c];
-        if constexpr (std::is_same_v<T, double>) {
-          out[c] = value;
-        } else {
-          out[c] = from_float<T>(static_cast<float>(value));
-        }
-      }
+  for (int64_t n = 0; n < windows * s.outputs(); ++n)
+    for (int64_t c = 0; c < args.out_features; ++c) {
+      args.y[output_pixel(args, n) * args.out_features + c] =
+          from_double<T>(y[n * args.out_features + c]);
     }
+  for (int64_t n = 0; args.kept != nullptr && n < pixels; ++n) {
+    T* kept = args.kept + n * (s.features() + s.scores());
+    for (int64_t c = 0; c < s.features(); ++c) {  // (dim, heads) order
+      kept[c] = from_double<T>(values[n * s.features() + c % s.heads * s.head_dim + c / s.heads]);
+    }
+    for (int64_t c = 0; c < s.scores(); ++c) {
+      kept[s.features() + c] = from_double<T>(scores[n * s.scores() + c]);
+    }
+  }
+}
+
+template <typename T>
+void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime) {
+  const WindowShape& s = args.shape;
+  const int64_t pixels = s.batch * s.height * s.width;
+  const int64_t outputs = s.batch * s.out_height() * s.out_width() * s.outputs();
+  const int64_t in = args.in_features;
+  const int64_t out = args.out_features;
+  const std::vector<double> bias = widen(args.bias, s.taps() * s.scores());
+  const std::vector<double> tap_weights = widen(args.tap_weights, s.taps() * s.scores());
+  const double* bias_data = args.bias == nullptr ? nullptr : bias.data();
+  const double* tap_data = args.tap_weights == nullptr ? nullptr : tap_weights.data();
+
+  // The kept maps, values back in [heads, dim] order; and dy by window and query.
+  std::vector<double> scores(pixels * s.scores());
+  std::vector<double> values(pixels * s.features());
+  for (int64_t n = 0; n < pixels; ++n) {
+    const T* kept = args.kept + n * (s.features() + s.scores());
+    for (int64_t c = 0; c < s.features(); ++c) {
+      values[n * s.features() + c % s.heads * s.head_dim + c / s.heads] = to_float(kept[c]);
+    }
+    for (int64_t c = 0; c < s.scores(); ++c) {
+      scores[n * s.scores() + c] = to_float(kept[s.features() + c]);
+    }
+  }
+  std::vector<double> dy(outputs * out);
+  for (int64_t n = 0; n < outputs; ++n)
+    for (int64_t c = 0; c < out; ++c) {
+      dy[n * out + c] = to_float(args.grad_y[output_pixel(args, n) * out + c]);
+    }
+
+  // z = attention, dz = dy Wo^T, dWo = z^T dy, dbo = sum of dy
+  const ValueLayout layout{s.features(), s.head_dim, 1};
+  std::vector<double> z(outputs * s.features());
+  window_attention_forward_reference<double>(
+      {s, scores.data(), s.scores(), values.data(), layout, bias_data, tap_data, args.mask, z.data(),
+       layout},
+      runtime);
+  std::vector<double> dz(outputs * s.features(), 0.0);
+  for (int64_t k = 0; k < s.features(); ++k)
+    for (int64_t c = 0; c < out; ++c) {
+      double sum = 0;
+      for (int64_t n = 0; n < outputs; ++n) {
+        dz[n * s.features() + k] += dy[n * out + c] * args.out_weight[k * out + c];
+        sum += z[n * s.features() + k] * dy[n * out + c];
+      }
+      args.grad_out_weight[k * out + c] = static_cast<Table<T>>(sum);
+    }
+  for (int64_t c = 0; args.grad_out_bias != nullptr && c < out; ++c) {
+    double sum = 0;
+    for (int64_t n = 0; n < outputs; ++n) sum += dy[n * out + c];
+    args.grad_out_bias[c] = static_cast<Table<T>>(sum);
+  }
+
+  std::vector<double> ds(scores.size());
+  std::vector<double> dv(values.size());
+  std::vector<double> dbias(s.taps() * s.scores());
+  std::vector<double> dtap(s.taps() * s.scores());
+  window_attention_backward_reference<double>(
+      {s, dz.data(), layout, scores.data(), s.scores(), values.data(), layout, bias_data, tap_data,
+       args.mask, ds.data(), s.scores(), dv.data(), layout, dbias.data(), dtap.data()},
+      runtime);
+  std::copy(dbias.begin(), dbias.end(), args.grad_bias);
+  std::copy(dtap.begin(), dtap.end(), args.grad_tap_weights);
+
+  // dx = dv Wv^T + ds A^T, dWv = x^T dv, dA = x^T ds, dbv = sum of dv
+  std::vector<double> dx(pixels * in, 0.0);
+  const auto project_back = [&](const std::vector<double>& d, const Table<T>* weight,
+                                Table<T>* grad_weight, int64_t columns) {
+    for (int64_t k = 0; k < in; ++k)
+      for (int64_t c = 0; c < columns; ++c) {
+        double sum = 0;
+        for (int64_t n = 0; n < pixels; ++n) {
+          dx[n * in + k] += d[n * columns + c] * weight[k * columns + c];
+          sum += static_cast<double>(to_float(args.x[n * in + k])) * d[n * columns + c];
+        }
+        grad_weight[k * columns + c] = static_cast<Table<T>>(sum);
+      }
+  };
+  project_back(dv, args.value_weight, args.grad_value_weight, s.features());
+  project_back(ds, args.score_weight, args.grad_score_weight, s.scores());
+  for (int64_t c = 0; args.grad_value_bias != nullptr && c < s.features(); ++c) {
+    double sum = 0;
+    for (int64_t n = 0; n < pixels; ++n) sum += dv[n * s.features() + c];
+    args.grad_value_bias[c] = static_cast<Table<T>>(sum);
+  }
+  for (int64_t i = 0; args.grad_x != nullptr && i < pixels * in; ++i) {
+    args.grad_x[i] = from_double<T>(dx[i]);
+  }
 }
 
 void product_reference(const ProductArgs& args, Runtime&) {
@@ -83,8 +192,9 @@ void product_reference(const ProductArgs& args, Runtime&) {
   std::copy(c.begin(), c.end(), args.c);
 }
 
-#define QNA_INSTANTIATE(T) \
-  template void layer_forward_reference<T>(const LayerArgs<T>&, Runtime&);
+#define QNA_INSTANTIATE(T)                                                            \
+  template void layer_forward_reference<T>(const LayerArgs<T>&, Runtime&);            \
+  template void layer_backward_reference<T>(const LayerBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(double)
 QNA_INSTANTIATE(BFloat16)

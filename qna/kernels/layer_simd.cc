@@ -67,7 +67,11 @@ struct LayerWeights {
 // records = x [Wv | A]
 template <typename T>
 struct ProjectIn {
-  void fill(const Rectangle& r, float* records) {
+  void fill(const Rectangle& r, float* records, const Rectangle& owned) {
+    multiply(r, records);
+    if (args.kept != nullptr) keep(r, records, owned);
+  }
+  void multiply(const Rectangle& r, float* records) {
     const int64_t row_floats = args.in_features * args.shape.width;
     const T* x = args.x + (r.image * args.shape.height + r.row) * row_floats +
                  r.column * args.in_features;
@@ -91,9 +95,27 @@ struct ProjectIn {
       }
     }
   }
+  // Writes the owned part of what was just projected.
+  void keep(const Rectangle& r, const float* records, const Rectangle& owned) {
+    const WindowShape& s = args.shape;
+    const int64_t record = weights.in.columns;
+    const int64_t begin_x = std::max(r.column, owned.column);
+    const int64_t end_x = std::min(r.column + r.columns, owned.column + owned.columns);
+    const int64_t begin_y = std::max(r.row, owned.row);
+    const int64_t end_y = std::min(r.row + r.rows, owned.row + owned.rows);
+    for (int64_t y = begin_y; y < end_y; ++y)
+      for (int64_t x = begin_x; x < end_x; ++x) {
+        const float* from = records + ((y - r.row) * r.columns + x - r.column) * record;
+        T* to = args.kept + ((r.image * s.height + y) * s.width + x) * (s.features() + s.scores());
+        value_map.unpack(to, from);
+        score_map.unpack(to + s.features(), from + value_map.count());
+      }
+  }
   static constexpr int64_t kChunk = 48;  // pixels converted to float32 at a time
   const LayerArgs<T>& args;
   const LayerWeights& weights;
+  const ChannelMap& value_map;  // of `kept`
+  const ChannelMap& score_map;
   const uint8_t* mask;
   float* buffer;  // [kChunk][in_features]
 };
@@ -141,6 +163,8 @@ template <typename T>
 void Layer(const LayerArgs<T>& args, Runtime& runtime) {
   const PackedLayout layout(args.shape, Lanes());
   const StreamTasks tasks(args.shape, layout, runtime.workers());
+  const ChannelMap value_map(layout.value_sources(kept_layout(args.shape)));
+  const ChannelMap score_map(layout.score_sources());
   WindowTables tables;
   const WindowPlan plan(args.shape, tables, layout);
 
@@ -166,10 +190,15 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
   weights.pack(args, layout);
+  if (args.kept != nullptr && !sees_every_pixel(args.shape)) {
+    // Pixels that no window sees are never projected.
+    const WindowShape& s = args.shape;
+    std::fill_n(args.kept, s.batch * s.height * s.width * (s.features() + s.scores()), T{});
+  }
   tables = MakeTables(args.shape, layout, args.bias, args.tap_weights, table_memory);
   runtime.for_each(tasks.count, [&](int64_t task, int index) {
     const Worker& worker = workers[index];
-    ProjectIn<T> source{args, weights, args.mask, worker.in};
+    ProjectIn<T> source{args, weights, value_map, score_map, args.mask, worker.in};
     ProjectOut<T> sink{args, weights, worker.out};
     StreamTask(plan, tasks, task, worker.stream, source, sink);
   });

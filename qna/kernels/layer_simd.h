@@ -18,4 +18,12 @@ struct LayerKernels {
 
 LayerKernels layer_kernels(int64_t target);
 
+struct LayerBackwardKernels {
+  void (*float32)(const LayerBackwardArgs<float>&, Runtime&) = nullptr;
+  void (*bfloat16)(const LayerBackwardArgs<BFloat16>&, Runtime&) = nullptr;
+  void (*float16)(const LayerBackwardArgs<Float16>&, Runtime&) = nullptr;
+};
+
+LayerBackwardKernels layer_backward_kernels(int64_t target);
+
 }  // namespace qna::kernels

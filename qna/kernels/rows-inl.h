@@ -36,21 +36,20 @@ struct ChannelMap {
   }
   std::vector<int32_t> sources;
   bool identity = true;
+  int64_t count() const { return static_cast<int64_t>(sources.size()); }
 
   template <typename T>
   void pack(float* HWY_RESTRICT packed, const T* HWY_RESTRICT stored) const {
-    const int64_t count = static_cast<int64_t>(sources.size());
-    if (identity) return WidenRow(packed, stored, count);
-    for (int64_t i = 0; i < count; ++i) {
+    if (identity) return WidenRow(packed, stored, count());
+    for (int64_t i = 0; i < count(); ++i) {
       packed[i] = sources[i] < 0 ? 0.0f : to_float(stored[sources[i]]);
     }
   }
 
   template <typename T>
   void unpack(T* HWY_RESTRICT stored, const float* HWY_RESTRICT packed) const {
-    const int64_t count = static_cast<int64_t>(sources.size());
-    if (identity) return NarrowRow(stored, packed, count);
-    for (int64_t i = 0; i < count; ++i) {
+    if (identity) return NarrowRow(stored, packed, count());
+    for (int64_t i = 0; i < count(); ++i) {
       if (sources[i] >= 0) stored[sources[i]] = from_float<T>(packed[i]);
     }
   }

@@ -4,36 +4,13 @@
 #define HWY_TARGET_INCLUDE "qna/kernels/window_attention_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "qna/kernels/rows-inl.h"
+#include "qna/kernels/maps-inl.h"
 #include "qna/kernels/window_backward_stream-inl.h"
 #include "qna/kernels/window_stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
-
-// Packs rows of given scores and values.
-template <typename T>
-struct ReadMaps {
-  void fill(const Rectangle& r, float* records) {
-    for (int64_t y = 0; y < r.rows; ++y)
-      for (int64_t x = 0; x < r.columns; ++x) {
-        const int64_t pixel = (r.image * height + r.row + y) * width + r.column + x;
-        float* record = records + (y * r.columns + x) * layout.record();
-        value_map.pack(record, values + pixel * value_stride);
-        score_map.pack(record + layout.value_floats, scores + pixel * score_stride);
-      }
-  }
-  const PackedLayout& layout;
-  const ChannelMap& value_map;
-  const ChannelMap& score_map;
-  const T* values;
-  int64_t value_stride;
-  const T* scores;
-  int64_t score_stride;
-  const uint8_t* mask;
-  int64_t height, width;
-};
 
 // Unpacks rows of outputs.
 template <typename T>
@@ -83,54 +60,83 @@ void Forward(const ForwardArgs<T>& args, Runtime& runtime) {
   });
 }
 
+// The ends of the backward pass: packed maps in, unpacked gradients out.
 template <typename T>
-void Backward(const BackwardArgs<T>& args, Runtime& runtime) {
-  const WindowShape& s = args.shape;
-  const PackedLayout layout(s, Lanes());
-  const ChannelMap value_map(layout.value_sources(args.value_layout));
-  const ChannelMap score_map(layout.score_sources());
-  const ChannelMap out_map(layout.value_sources(args.out_layout));
-  const ChannelMap grad_value_map(layout.value_sources(args.grad_value_layout));
-  ReadMaps<T> source{layout,      value_map,         score_map, args.values,
-                     args.value_layout.pixel_stride, args.scores, args.score_stride,
-                     args.mask,   s.height,          s.width};
-
-  // Packs a row of dz: a plane for every output of a window.
-  struct ReadGradient {
-    void fill(int64_t image, int64_t row, float* dz) const {
-      const WindowShape& shape = args.shape;
-      for (int64_t j = 0; j < shape.out_width(); ++j)
-        for (int64_t l = 0; l < shape.outputs(); ++l) {
-          const int64_t window = (image * shape.out_height() + row) * shape.out_width() + j;
-          const int64_t pixel = window * shape.outputs() + l;
-          map.pack(dz + (l * shape.out_width() + j) * value_floats,
-                   args.grad_out + pixel * args.out_layout.pixel_stride);
+struct WindowEnds {
+  // One row of dz at a time.
+  struct Gradient {
+    const float* row(int64_t image, int64_t i, int64_t) {
+      const WindowShape& s = args.shape;
+      for (int64_t j = 0; j < s.out_width(); ++j)
+        for (int64_t l = 0; l < s.outputs(); ++l) {
+          const int64_t window = (image * s.out_height() + i) * s.out_width() + j;
+          map.pack(dz + l * query_stride + j * value_floats,
+                   args.grad_out + (window * s.outputs() + l) * args.out_layout.pixel_stride);
         }
+      return dz;
     }
+    float* z(int64_t) { return nullptr; }
+    void done(int64_t, int64_t) {}
+    void finish() {}
     const BackwardArgs<T>& args;
     const ChannelMap& map;
     int64_t value_floats;
-  } gradient{args, out_map, layout.value_floats};
+    int64_t query_stride;
+    float* dz;
+  };
 
-  // Unpacks a finished row of gradient records.
-  struct WriteGradient {
-    void take(int64_t image, int64_t row, const float* records) const {
+  struct Sink {
+    void take(int64_t image, int64_t row, const float* records) {
+      const BackwardArgs<T>& args = ends.args;
       const int64_t first = (image * args.shape.height + row) * args.shape.width;
       for (int64_t x = 0; x < args.shape.width; ++x) {
-        const float* record = records + x * layout.record();
-        value_map.unpack(args.grad_values + (first + x) * args.grad_value_layout.pixel_stride,
-                         record);
-        score_map.unpack(args.grad_scores + (first + x) * args.grad_score_stride,
-                         record + layout.value_floats);
+        const float* record = records + x * ends.layout.record();
+        ends.grad_value_map.unpack(
+            args.grad_values + (first + x) * args.grad_value_layout.pixel_stride, record);
+        ends.score_map.unpack(args.grad_scores + (first + x) * args.grad_score_stride,
+                              record + ends.layout.value_floats);
       }
     }
-    const BackwardArgs<T>& args;
-    const PackedLayout& layout;
-    const ChannelMap& value_map;
-    const ChannelMap& score_map;
-  } sink{args, layout, grad_value_map, score_map};
+    void finish() {}
+    const WindowEnds& ends;
+  };
 
-  StreamBackward(s, layout, args.bias, args.tap_weights, source, gradient, sink, args.grad_bias,
+  WindowEnds(const BackwardArgs<T>& args_in, const PackedLayout& layout_in, int workers)
+      : args(args_in),
+        layout(layout_in),
+        value_map(layout.value_sources(args.value_layout)),
+        score_map(layout.score_sources()),
+        out_map(layout.value_sources(args.out_layout)),
+        grad_value_map(layout.value_sources(args.grad_value_layout)),
+        query_stride(args.shape.out_width() * layout.value_floats),
+        dz(workers) {}
+
+  void carve(ScratchArena& arena) {
+    for (float*& buffer : dz) buffer = arena.take<float>(args.shape.outputs() * query_stride);
+  }
+  void pack() {}
+  ReadMaps<T> source(int) const {
+    return {layout,    value_map, score_map, args.values, args.value_layout.pixel_stride,
+            args.scores, args.score_stride, args.mask, args.shape.height, args.shape.width};
+  }
+  Gradient gradient(int64_t, int worker) const {
+    return {args, out_map, layout.value_floats, query_stride, dz[worker]};
+  }
+  Sink sink(int64_t, int) const { return {*this}; }
+
+  const BackwardArgs<T>& args;
+  const PackedLayout& layout;
+  const ChannelMap value_map, score_map, out_map, grad_value_map;
+  int64_t query_stride;
+  std::vector<float*> dz;  // per worker
+};
+
+template <typename T>
+void Backward(const BackwardArgs<T>& args, Runtime& runtime) {
+  const PackedLayout layout(args.shape, Lanes());
+  const BackwardTasks tasks(args.shape, kMostBackwardTasks);
+  WindowEnds<T> ends(args, layout, runtime.workers());
+  StreamBackward(args.shape, layout, args.bias, args.tap_weights, tasks, ends, args.grad_bias,
                  args.grad_tap_weights, runtime);
 }
 

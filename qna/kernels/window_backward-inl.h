@@ -37,15 +37,14 @@ struct BackwardScratch {
   static int64_t cells(const WindowShape& shape) { return shape.kernel_h * columns(shape); }
   static int64_t floats(const WindowShape& shape) {
     return kBackwardTile * Lanes() *
-               (2 * shape.queries + cells(shape) * shape.queries + 2 * shape.taps()) +
+               (shape.queries + cells(shape) * shape.queries + 2 * shape.taps()) +
            columns(shape);
   }
   // p must be zero where a window does not see a column; the cells that are used are the same for
   // all tiles.
   BackwardScratch(const WindowShape& shape, float* memory)
       : inverse(memory),
-        mean(inverse + kBackwardTile * shape.queries * Lanes()),
-        p(mean + kBackwardTile * shape.queries * Lanes()),
+        p(inverse + kBackwardTile * shape.queries * Lanes()),
         g(p + kBackwardTile * cells(shape) * shape.queries * Lanes()),
         fold(g + kBackwardTile * shape.taps() * Lanes()),
         seen_by(reinterpret_cast<Windows*>(fold + kBackwardTile * shape.taps() * Lanes())) {
@@ -61,7 +60,6 @@ struct BackwardScratch {
     int16_t first, end;
   };
   float* inverse;    // [queries][windows][lanes]: 1 / sum
-  float* mean;       // [queries][windows][lanes]: sum_t p dp
   float* p;          // [cell][queries][windows][lanes]; later ds
   float* g;          // [index][windows][lanes]
   float* fold;       // [index][windows][lanes]: sum_l w p
@@ -123,9 +121,10 @@ struct BackwardTile {
       }
   }
 
-  // g (+)= <dz, value> over kVectors vectors from `v` on.
-  template <int kVectors, bool kAdd>
-  HWY_NOINLINE void Dots(const float* HWY_RESTRICT dz, int64_t v) const {
+  // g (+)= <dz, value> over kVectors vectors from `v` on; kWithZ: also z = sum of fold * value, which
+  // needs the same values.
+  template <int kVectors, bool kAdd, bool kWithZ>
+  HWY_NOINLINE void Dots(const float* HWY_RESTRICT dz, int64_t v, float* HWY_RESTRICT z_out) const {
     const FloatTag d;
     const int64_t lanes = Lanes();
     const int64_t count = columns.count();
@@ -136,25 +135,34 @@ struct BackwardTile {
       const int64_t offset =
           (first_column() + w * plan.shape.stride_w) * plan.layout.record() + group.value_offset +
           v * lanes;
-      FloatVector z[kVectors];
-      for (int i = 0; i < kVectors; ++i) z[i] = hn::Load(d, window_dz + i * lanes);
       float* HWY_RESTRICT g = scratch.g + w * lanes;
+      const float* HWY_RESTRICT fold = scratch.fold + w * lanes;
+      FloatVector grad[kVectors];
+      FloatVector z[kVectors];
+      for (int i = 0; i < kVectors; ++i) {
+        grad[i] = hn::Load(d, window_dz + i * lanes);
+        z[i] = hn::Zero(d);
+      }
       for (int64_t y = 0; y < row_count; ++y) {
         const float* HWY_RESTRICT value = rows.records[y] + offset;
         for (int64_t x = 0; x < count; ++x) {
-          FloatVector even = hn::Mul(z[0], hn::Load(d, value));
+          const FloatVector weight = kWithZ ? hn::Load(d, fold) : hn::Zero(d);
+          FloatVector even = kAdd ? hn::Load(d, g) : hn::Zero(d);
           FloatVector odd = hn::Zero(d);
-          if (kVectors > 1) odd = hn::Mul(z[kVectors > 1], hn::Load(d, value + lanes));
-          for (int i = 2; i < kVectors; ++i) {
+          for (int i = 0; i < kVectors; ++i) {
+            const FloatVector element = hn::Load(d, value + i * lanes);
             FloatVector& sum = i % 2 == 0 ? even : odd;
-            sum = hn::MulAdd(z[i], hn::Load(d, value + i * lanes), sum);
+            sum = hn::MulAdd(element, grad[i], sum);
+            if (kWithZ) z[i] = hn::MulAdd(weight, element, z[i]);
           }
-          if (kVectors > 1) even = hn::Add(even, odd);
-          if (kAdd) even = hn::Add(even, hn::Load(d, g));
-          hn::Store(even, d, g);
+          hn::Store(kVectors > 1 ? hn::Add(even, odd) : even, d, g);
           g += step();
+          fold += step();
           value += tap_step;
         }
+      }
+      for (int i = 0; kWithZ && i < kVectors; ++i) {
+        hn::Store(z[i], d, z_out + w * plan.layout.value_floats + (v + i) * lanes);
       }
     }
   }
@@ -180,7 +188,7 @@ struct BackwardTile {
     }
   }
 
-  // p, mean and fold of kQueries queries. kExact: some p are there already.
+  // p and fold of kQueries queries. kExact: some p are there already.
   template <int kQueries, bool kExact, bool kAdd>
   HWY_NOINLINE void Fold(int64_t query) const {
     const FloatTag d;
@@ -195,14 +203,11 @@ struct BackwardTile {
     const int64_t p_window_step = plan.shape.stride_w * p_step + lanes;
     const uint32_t exact = distrusted;
     const float* HWY_RESTRICT inverse_memory = scratch.inverse + query * step();
-    FloatVector mean[kQueries][kWindows];
     FloatVector inverse[kQueries][kWindows];
     for (int l = 0; l < kQueries; ++l)
       for (int w = 0; w < kWindows; ++w) {
-        mean[l][w] = hn::Zero(d);
         inverse[l][w] = hn::Load(d, inverse_memory + l * step() + w * lanes);
       }
-    const float* HWY_RESTRICT g = scratch.g;
     float* HWY_RESTRICT fold = scratch.fold;
     for (int64_t y = 0; y < row_count; ++y) {
       const float* HWY_RESTRICT e = rows.exps[y] + first_column() * score_floats + offset;
@@ -211,7 +216,6 @@ struct BackwardTile {
       float* HWY_RESTRICT p = scratch.p + y * cell_row_step() + query * step();
       for (int64_t x = 0; x < count; ++x) {
         for (int w = 0; w < kWindows; ++w) {
-          const FloatVector window_g = hn::Load(d, g + w * lanes);
           FloatVector sum = kAdd ? hn::Load(d, fold + w * lanes) : hn::Zero(d);
           for (int l = 0; l < kQueries; ++l) {
             float* HWY_RESTRICT cell = p + w * p_window_step + l * step();
@@ -224,7 +228,6 @@ struct BackwardTile {
               hn::Store(probability, d, cell);
             }
             const FloatVector wp = hn::Mul(probability, hn::Load(d, weight + l * lanes));
-            mean[l][w] = hn::MulAdd(wp, window_g, mean[l][w]);
             sum = l == 0 && !kAdd ? wp : hn::Add(sum, wp);
           }
           hn::Store(sum, d, fold + w * lanes);
@@ -233,14 +236,36 @@ struct BackwardTile {
         b += score_floats;
         weight += score_floats;
         p += p_step;
-        g += step();
         fold += step();
       }
     }
-    for (int l = 0; l < kQueries; ++l)
-      for (int w = 0; w < kWindows; ++w) {
-        hn::Store(mean[l][w], d, scratch.mean + (query + l) * step() + w * lanes);
+  }
+
+  // sum_t p dp of every window.
+  HWY_INLINE void Means(int64_t query, FloatVector (&mean)[kWindows]) const {
+    const FloatTag d;
+    const int64_t lanes = Lanes();
+    const int64_t count = columns.count();
+    const int64_t score_floats = plan.layout.score_floats;
+    const int64_t p_step = cell_step();
+    const int64_t p_window_step = plan.shape.stride_w * p_step + lanes;
+    const float* HWY_RESTRICT g = scratch.g;
+    for (int w = 0; w < kWindows; ++w) mean[w] = hn::Zero(d);
+    for (int64_t y = 0; y < rows.count; ++y) {
+      const float* HWY_RESTRICT weight = plan.tables.weight + first_tap(y) * score_floats +
+                                         group.score_offset + query * lanes;
+      const float* HWY_RESTRICT p = scratch.p + y * cell_row_step() + query * step();
+      for (int64_t x = 0; x < count; ++x) {
+        const FloatVector tap_weight = hn::Load(d, weight);
+        for (int w = 0; w < kWindows; ++w) {
+          const FloatVector wp = hn::Mul(tap_weight, hn::Load(d, p + w * p_window_step));
+          mean[w] = hn::MulAdd(wp, hn::Load(d, g + w * lanes), mean[w]);
+        }
+        weight += score_floats;
+        p += p_step;
+        g += step();
       }
+    }
   }
 
   // ds, in place of p, and the gradients of bias and tap weights.
@@ -254,9 +279,7 @@ struct BackwardTile {
     const int64_t p_step = cell_step();
     const int64_t p_window_step = plan.shape.stride_w * p_step + lanes;
     FloatVector mean[kWindows];
-    for (int w = 0; w < kWindows; ++w) {
-      mean[w] = hn::Load(d, scratch.mean + query * step() + w * lanes);
-    }
+    Means(query, mean);
     const float* HWY_RESTRICT g = scratch.g;
     for (int64_t y = 0; y < row_count; ++y) {
       const int64_t first = first_tap(y) * score_floats + offset;
@@ -355,11 +378,11 @@ struct BackwardTile {
     }
   }
 
-  // Calls run(vectors as a constant, first vector) over all value vectors.
-  template <typename Run>
+  // Calls run(vectors as a constant, first vector) over all value vectors, kMost at a time.
+  template <int kMost, typename Run>
   HWY_INLINE void EachChunk(const Run& run) const {
     int64_t v = 0;
-    for (; v + 8 <= group.vectors; v += 8) run(std::integral_constant<int, 8>(), v);
+    for (; kMost >= 8 && v + 8 <= group.vectors; v += 8) run(std::integral_constant<int, 8>(), v);
     for (; v + 4 <= group.vectors; v += 4) run(std::integral_constant<int, 4>(), v);
     for (; v < group.vectors; ++v) run(std::integral_constant<int, 1>(), v);
   }
@@ -375,40 +398,53 @@ struct BackwardTile {
   }
 
   // All that queries [query, query + count), which share the output gradient dz, contribute.
-  HWY_INLINE void Gradients(int64_t query, int64_t count, const float* HWY_RESTRICT dz) const {
-    EachChunk([&](auto vectors, int64_t v) HWY_ATTR {
-      if (v == 0) {
-        Dots<vectors.value, false>(dz, v);
-      } else {
-        Dots<vectors.value, true>(dz, v);
-      }
-    });
-    SumReplicas();
+  HWY_INLINE void Gradients(int64_t query, int64_t count, const float* HWY_RESTRICT dz,
+                            float* HWY_RESTRICT z) const {
     if (HWY_LIKELY(distrusted == 0)) {
       FoldAll<false>(query, count);
     } else {
       FoldAll<true>(query, count);
     }
+    if (z == nullptr) {
+      EachChunk<8>([&](auto vectors, int64_t v) HWY_ATTR {
+        if (v == 0) {
+          Dots<vectors.value, false, false>(dz, v, z);
+        } else {
+          Dots<vectors.value, true, false>(dz, v, z);
+        }
+      });
+    } else {
+      EachChunk<kMaxPairVectors>([&](auto vectors, int64_t v) HWY_ATTR {
+        if (v == 0) {
+          Dots<vectors.value, false, true>(dz, v, z);
+        } else {
+          Dots<vectors.value, true, true>(dz, v, z);
+        }
+      });
+    }
+    SumReplicas();
     for (int64_t l = query; l < query + count; ++l) {
       ScoreGradients(l);
       ScatterScores(l);
     }
-    EachChunk([&](auto vectors, int64_t v) HWY_ATTR { ScatterValues<vectors.value>(dz, v); });
+    EachChunk<8>([&](auto vectors, int64_t v) HWY_ATTR { ScatterValues<vectors.value>(dz, v); });
   }
 
-  HWY_INLINE void Run(const float* dz, int64_t dz_query_stride) {
+  HWY_INLINE void Run(const float* dz, float* z, int64_t query_stride) {
     const int64_t queries = plan.shape.queries;
     Prepare();
-    if (!plan.shape.separate) return Gradients(0, queries, dz);
-    for (int64_t l = 0; l < queries; ++l) Gradients(l, 1, dz + l * dz_query_stride);
+    if (!plan.shape.separate) return Gradients(0, queries, dz, z);
+    for (int64_t l = 0; l < queries; ++l) {
+      Gradients(l, 1, dz + l * query_stride, z == nullptr ? nullptr : z + l * query_stride);
+    }
   }
 };
 
 // All windows of an output row. dz: [windows][value_floats], a plane for every query if separate,
-// dz_query_stride apart.
+// query_stride apart; z, if not null, gets the forward result in the same form.
 inline HWY_NOINLINE void BackwardRow(const WindowPlan& plan, const TapRows& rows,
-                                     const GradRows& grads, const float* dz,
-                                     int64_t dz_query_stride, float* scratch_memory) {
+                                     const GradRows& grads, const float* dz, float* z,
+                                     int64_t query_stride, float* scratch_memory) {
   const WindowShape& s = plan.shape;
   const BackwardScratch scratch(s, scratch_memory);
   const auto columns_at = [&](int64_t j) {
@@ -419,15 +455,16 @@ inline HWY_NOINLINE void BackwardRow(const WindowPlan& plan, const TapRows& rows
     for (int64_t j = 0; j < s.out_width();) {
       const TapColumns columns = columns_at(j);
       const int64_t last = j + kBackwardTile - 1;
-      const float* window_dz = dz + j * plan.layout.value_floats + group.value_offset;
+      const int64_t offset = j * plan.layout.value_floats + group.value_offset;
+      float* window_z = z == nullptr ? nullptr : z + offset;
       if (s.dilation_w == 1 && columns.count() == s.kernel_w && last < s.out_width() &&
           columns_at(last).count() == s.kernel_w) {
         BackwardTile<kBackwardTile> tile{plan, rows, grads, group, columns, scratch};
-        tile.Run(window_dz, dz_query_stride);
+        tile.Run(dz + offset, window_z, query_stride);
         j += kBackwardTile;
       } else {
         BackwardTile<1> tile{plan, rows, grads, group, columns, scratch};
-        tile.Run(window_dz, dz_query_stride);
+        tile.Run(dz + offset, window_z, query_stride);
         ++j;
       }
     }

@@ -19,17 +19,16 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// Tasks: several images, or bands of one image, so that there are about this many.
-constexpr int64_t kBackwardTasks = 16;
-
 struct BackwardTasks {
-  explicit BackwardTasks(const WindowShape& s) : shape(s) {
+  // Tasks are several images, or bands of one image, so that there are about `most`.
+  BackwardTasks(const WindowShape& s, int64_t most) : shape(s) {
     const int64_t batch = std::max<int64_t>(1, s.batch);
-    images = (batch - 1) / kBackwardTasks + 1;  // per task
+    images = (batch - 1) / most + 1;  // per task
     image_groups = (s.batch + images - 1) / images;
-    // A band's windows may reach into the next band, but not through it.
-    const int64_t least = std::max<int64_t>(4, (s.span_h() - 1) / s.stride_h + 1);
-    const int64_t wanted = images > 1 ? 1 : (kBackwardTasks - 1) / batch + 1;
+    // A band's windows may reach into the next band, but not through it; and the rows it shares
+    // with its neighbours should be few among its own.
+    const int64_t least = std::max<int64_t>(8, 3 * ((s.span_h() - 1) / s.stride_h + 1));
+    const int64_t wanted = images > 1 ? 1 : (most - 1) / batch + 1;
     bands = std::clamp<int64_t>(s.out_height() / least, 1, wanted);
     band_rows = (s.out_height() - 1) / bands + 1;
     bands = (s.out_height() - 1) / band_rows + 1;
@@ -65,22 +64,30 @@ struct BackwardTasks {
   int64_t edge_rows;
 };
 
-// Source::fill(rectangle, records), Gradient::fill(image, row, dz), Sink::take(image, row, records).
-template <typename Source, typename Gradient, typename Sink>
+// Most tasks a backward pass is cut into, whatever the machine.
+constexpr int64_t kMostBackwardTasks = 32;
+
+// The parts that differ between window attention and the whole layer:
+//   Ends::carve(arena): takes its own scratch; pack(): fills it, once.
+//   Ends::source(worker).fill(rectangle, records), .mask: packed rows of values and scores.
+//   Ends::gradient(task, worker): row(image, row, end) gives the packed dz of an output row, a plane
+//     per query `query_stride` apart (rows come in order, up to `end`); z(row) where the row's z is
+//     wanted, or null; done(image, row) is told when the row is finished, finish() ends the task.
+//   Ends::sink(task, worker): take(image, row, records) gets finished rows of gradients in order;
+//     finish() ends the task.
+template <typename Ends>
 void StreamBackward(const WindowShape& s, const PackedLayout& layout, const float* bias,
-                    const float* tap_weights, Source& source, const Gradient& gradient,
-                    const Sink& sink, float* grad_bias, float* grad_tap_weights,
-                    Runtime& runtime) {
-  const BackwardTasks tasks(s);
-  const int64_t ring_rows = s.span_h();
+                    const float* tap_weights, const BackwardTasks& tasks, Ends& ends,
+                    float* grad_bias, float* grad_tap_weights, Runtime& runtime) {
+  // Rows are filled several at a time on narrow maps (see kStepWindows).
+  const int64_t fill_rows = std::min((kStepWindows - 1) / s.width + 1, s.height);
+  const int64_t ring_rows = s.span_h() + fill_rows - 1;
   const int64_t row_floats = s.width * layout.record();
   const int64_t table_floats = s.taps() * layout.score_floats;
-  const int64_t dz_query_stride = s.out_width() * layout.value_floats;
   struct Worker {
     float* records;
     float* exps;
     float* grads;
-    float* dz;
     float* row_bias;  // of one row of windows: sums of sums keep float32 exact enough
     float* row_weight;
     float* window;
@@ -105,7 +112,6 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
       worker.records = arena.take<float>(ring_rows * row_floats);
       worker.exps = arena.take<float>(ring_rows * s.width * layout.score_floats);
       worker.grads = arena.take<float>(ring_rows * row_floats);
-      worker.dz = arena.take<float>(s.outputs() * dz_query_stride);
       worker.row_bias = arena.take<float>(table_floats);
       worker.row_weight = arena.take<float>(table_floats);
       worker.window = arena.take<float>(BackwardScratch::floats(s));
@@ -119,18 +125,25 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
       part.bias = arena.take<float>(table_floats);
       part.weight = arena.take<float>(table_floats);
     }
+    ends.carve(arena);
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
   tables = MakeTables(s, layout, bias, tap_weights, table_memory);
+  ends.pack();
 
-  const auto run_band = [&](const Worker& worker, const Task& part, int64_t image, int64_t band) {
+  const auto run_band = [&](const Worker& worker, const Task& part, auto& source, auto& gradient,
+                            auto& sink, int64_t image, int64_t band) {
     const int64_t begin = tasks.begin_row(band);
     const int64_t end = tasks.begin_row(band + 1);
+    const int64_t last = std::max(end, tasks.reach(band));  // one past the last row that is filled
     const int64_t shared = tasks.shared_rows(band);
     int64_t filled = begin;   // rows before this one entered the ring
     int64_t flushed = begin;  // rows before this one left it
     const auto slot = [&](float* ring, int64_t y) { return ring + y % ring_rows * row_floats; };
+    const auto exp_slot = [&](int64_t y) {
+      return worker.exps + y % ring_rows * s.width * layout.score_floats;
+    };
     const auto flush_until = [&](int64_t limit) {
       for (; flushed < limit; ++flushed) {
         const float* row = slot(worker.grads, flushed);
@@ -144,66 +157,75 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
       }
     };
     const auto fill_until = [&](int64_t limit) {
-      for (; filled < limit; ++filled) {
-        flush_until(filled - ring_rows + 1);  // the row that held this slot
+      while (filled < limit) {
+        const int64_t count = std::min({fill_rows, last - filled, ring_rows - filled % ring_rows});
+        flush_until(filled + count - ring_rows);  // the rows that held these slots
         float* records = slot(worker.records, filled);
-        source.fill(Rectangle{image, filled, 1, 0, s.width}, records);
-        const uint8_t* mask =
-            source.mask == nullptr ? nullptr
-                                   : source.mask + (image * s.height + filled) * s.width;
-        Exponentials(layout, records,
-                     worker.exps + filled % ring_rows * s.width * layout.score_floats, mask,
-                     s.width);
-        std::fill_n(slot(worker.grads, filled), row_floats, 0.0f);
+        const Rectangle rows{image, filled, count, 0, s.width};
+        source.fill(rows, records, rows);
+        const int64_t first_pixel = (image * s.height + filled) * s.width;
+        Exponentials(layout, records, exp_slot(filled),
+                     source.mask == nullptr ? nullptr : source.mask + first_pixel,
+                     count * s.width);
+        std::fill_n(slot(worker.grads, filled), count * row_floats, 0.0f);
+        filled += count;
       }
     };
-    for (int64_t i = tasks.first_window(band); i < tasks.end_window(band); ++i) {
+    const int64_t windows_end = tasks.end_window(band);
+    for (int64_t i = tasks.first_window(band); i < windows_end; ++i) {
       const int64_t top = i * s.stride_h - s.pad_top;
       fill_until(tasks.clamp_row(top + s.span_h()));
       const TapRange range = valid_taps(top, s.kernel_h, s.dilation_h, s.height);
       for (int64_t t = range.begin; t < range.end; ++t) {
         const int64_t y = top + t * s.dilation_h;
         worker.record_rows[t - range.begin] = slot(worker.records, y);
-        worker.exp_rows[t - range.begin] =
-            worker.exps + y % ring_rows * s.width * layout.score_floats;
+        worker.exp_rows[t - range.begin] = exp_slot(y);
         worker.grad_rows[t - range.begin] = slot(worker.grads, y);
       }
-      gradient.fill(image, i, worker.dz);
       std::fill_n(worker.row_bias, table_floats, 0.0f);
       std::fill_n(worker.row_weight, table_floats, 0.0f);
       BackwardRow(plan,
                   TapRows{worker.record_rows, worker.exp_rows, range.begin,
                           range.end - range.begin},
-                  GradRows{worker.grad_rows, worker.row_bias, worker.row_weight}, worker.dz,
-                  dz_query_stride, worker.window);
+                  GradRows{worker.grad_rows, worker.row_bias, worker.row_weight},
+                  gradient.row(image, i, windows_end), gradient.z(i), gradient.query_stride,
+                  worker.window);
+      gradient.done(image, i);
       for (int64_t c = 0; c < table_floats; ++c) {
         part.bias[c] += worker.row_bias[c];
         part.weight[c] += worker.row_weight[c];
       }
     }
     fill_until(end);  // rows below the last window: no gradient
-    flush_until(std::max(end, tasks.reach(band)));
+    flush_until(last);
   };
 
   runtime.for_each(tasks.count, [&](int64_t task, int worker) {
     const Task& part = parts[task];
     std::fill_n(part.bias, table_floats, 0.0f);
     std::fill_n(part.weight, table_floats, 0.0f);
+    auto source = ends.source(worker);
+    auto gradient = ends.gradient(task, worker);
+    auto sink = ends.sink(task, worker);
     const int64_t first = task / tasks.bands * tasks.images;
     for (int64_t image = first; image < std::min(s.batch, first + tasks.images); ++image) {
-      run_band(workers[worker], part, image, task % tasks.bands);
+      run_band(workers[worker], part, source, gradient, sink, image, task % tasks.bands);
     }
+    gradient.finish();
+    sink.finish();
   });
 
   // Rows to which two bands contributed. (Bands mean one image per task.)
-  runtime.for_each(tasks.bands == 1 ? 0 : tasks.count, [&](int64_t task, int) {
+  runtime.for_each(tasks.bands == 1 ? 0 : tasks.count, [&](int64_t task, int worker) {
     const int64_t band = task % tasks.bands;
+    auto sink = ends.sink(task, worker);
     for (int64_t r = 0; r < tasks.shared_rows(band); ++r) {
       float* head = parts[task].head + r * row_floats;
       const float* tail = parts[task - 1].tail + r * row_floats;
       for (int64_t c = 0; c < row_floats; ++c) head[c] = tail[c] + head[c];
       sink.take(task / tasks.bands, tasks.begin_row(band) + r, head);
     }
+    sink.finish();
   });
 
   const std::vector<int32_t> sources = layout.score_sources();

@@ -19,14 +19,6 @@ namespace HWY_NAMESPACE {
 // Windows side by side that share a pass over the bias table.
 constexpr int kTileWindows = 4;
 
-// Up to so many value vectors, windows are aggregated in pairs: two accumulators per vector and three
-// more registers. Few accumulators would wait for each other; 8 of one window are enough.
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-constexpr int kMaxPairVectors = 8;
-#else
-constexpr int kMaxPairVectors = 4;
-#endif
-
 // Scratch of ForwardRow: the weights of a tile, and p of one query.
 inline int64_t ForwardRowFloats(const WindowShape& shape) {
   return (kTileWindows + 1) * shape.taps() * Lanes();

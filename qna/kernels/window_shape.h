@@ -43,6 +43,14 @@ struct WindowShape {
 // padded map and no array of the problem has more elements than 63 bits can count.
 void check_shape(const WindowShape& shape, const char* caller);
 
+// Whether every pixel lies under some window.
+inline bool sees_every_pixel(const WindowShape& s) {
+  return s.stride_h <= s.span_h() && s.dilation_h == 1 && s.stride_w <= s.span_w() &&
+         s.dilation_w == 1 &&
+         (s.out_height() - 1) * s.stride_h - s.pad_top + s.span_h() >= s.height &&
+         (s.out_width() - 1) * s.stride_w - s.pad_left + s.span_w() >= s.width;
+}
+
 // The taps t in [0, kernel) for which start + t * dilation lies in [0, size): a range, perhaps
 // empty.
 struct TapRange {

@@ -38,6 +38,14 @@ constexpr float kMaxSum = 0x1p95f;
 // exactly.
 constexpr float kMaxBiasSpread = 16.6355f;
 
+// Value vectors done at a time where each needs two registers: in the forward pass for two windows
+// side by side (few accumulators would wait for each other; 8 of one window are enough).
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int kMaxPairVectors = 8;
+#else
+constexpr int kMaxPairVectors = 4;
+#endif
+
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Bias and tap weights in the order of the packed scores: [taps][score_floats].

@@ -83,7 +83,9 @@ struct Rectangle {
   int64_t image, row, rows, column, columns;
 };
 
-// Source::fill(rectangle, records): the rectangle's packed records, row after row.
+// Source::fill(rectangle, records, owned): the rectangle's packed records, row after row. Neighbouring
+// tasks both ask for the pixels between them; exactly one owns each (`owned` may be larger than the
+// image part the task asks for).
 // Sink::take(rectangle of outputs, z, z_query_stride): their packed outputs, row after row.
 template <typename Source, typename Sink>
 void StreamTask(const WindowPlan& plan, const StreamTasks& tasks, int64_t task,
@@ -104,6 +106,19 @@ void StreamTask(const WindowPlan& plan, const StreamTasks& tasks, int64_t task,
   const int64_t width = std::max<int64_t>(0, std::min(s.width, past) - origin);
   const int64_t z_query_stride = tasks.step_windows * layout.value_floats;
 
+  const auto row_of = [&](int64_t b) {
+    if (b == 0) return int64_t{0};
+    if (b == tasks.bands) return s.height;
+    return std::clamp<int64_t>(b * tasks.band_rows * s.stride_h - s.pad_top, 0, s.height);
+  };
+  const auto column_of = [&](int64_t c) {
+    if (c == 0) return int64_t{0};
+    if (c == tasks.strips) return s.width;
+    return std::clamp<int64_t>(c * tasks.strip_columns * s.stride_w - s.pad_left, 0, s.width);
+  };
+  const Rectangle owned{image, row_of(band), row_of(band + 1) - row_of(band), column_of(strip),
+                        column_of(strip + 1) - column_of(strip)};
+
   int64_t filled = 0;  // input rows before this one are in the ring, or no longer needed
   for (int64_t i0 = i_begin; i0 < i_end; i0 += tasks.step_rows) {
     const int64_t i1 = std::min(i_end, i0 + tasks.step_rows);
@@ -114,7 +129,7 @@ void StreamTask(const WindowPlan& plan, const StreamTasks& tasks, int64_t task,
       const int64_t slot = y % tasks.ring_rows;
       const int64_t count = std::min(need_end - y, tasks.ring_rows - slot);
       float* records = scratch.records + slot * width * layout.record();
-      source.fill(Rectangle{image, y, count, origin, width}, records);
+      source.fill(Rectangle{image, y, count, origin, width}, records, owned);
       for (int64_t r = 0; r < count; ++r) {
         const uint8_t* mask = source.mask == nullptr
                                   ? nullptr

@@ -38,35 +38,7 @@ at::Tensor forward_cpu(const at::Tensor& x, const LayerParameters& p, const Opti
   const WindowShape shape = layer_shape(x, p, mask, geometry, upsample);
   const OptionalTensor taking_part = check_mask(mask, shape, kName);
   if (!has_fused_kernel(x)) return forward_composite(x, p, taking_part, shape, upsample);
-  const at::Tensor input = x.contiguous();
-  const OptionalTensor score_weight = as_table(p.score_weight);
-  const OptionalTensor value_weight = as_table(p.value_weight);
-  const OptionalTensor value_bias = as_table(p.value_bias);
-  const OptionalTensor out_weight = as_table(p.out_weight);
-  const OptionalTensor out_bias = as_table(p.out_bias);
-  const OptionalTensor bias = as_table(p.bias);
-  const OptionalTensor tap_weights = as_table(p.tap_weights);
-  const at::Tensor y = empty_output(x, p, shape, upsample);
-  TorchRuntime runtime;
-  dispatch_type(x.scalar_type(), [&](auto type) {
-    using T = decltype(type);
-    kernels::layer_forward<T>({.shape = shape,
-                               .in_features = x.size(3),
-                               .out_features = p.out_weight.size(2),
-                               .upsample = upsample,
-                               .x = pointer<const T>(input),
-                               .score_weight = table_pointer(score_weight),
-                               .value_weight = table_pointer(value_weight),
-                               .value_bias = table_pointer(value_bias),
-                               .out_weight = table_pointer(out_weight),
-                               .out_bias = table_pointer(out_bias),
-                               .bias = table_pointer(bias),
-                               .tap_weights = table_pointer(tap_weights),
-                               .mask = mask_pointer(taking_part),
-                               .y = pointer<T>(y)},
-                              runtime);
-  });
-  return y;
+  return layer_fused(x, p, taking_part, shape, upsample);
 }
 
 at::Tensor forward_meta(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
@@ -160,6 +132,40 @@ WindowShape layer_shape(const at::Tensor& x, const LayerParameters& p, const Opt
       {"tap_weights", p.tap_weights},   {"mask", mask}};
   for (const auto& [name, tensor] : others) check_same_device(x, tensor, "x", name, kName);
   return shape;
+}
+
+at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
+                       const WindowShape& shape, int64_t upsample, const at::Tensor& kept) {
+  const at::Tensor input = x.contiguous();
+  const OptionalTensor score_weight = as_table(p.score_weight);
+  const OptionalTensor value_weight = as_table(p.value_weight);
+  const OptionalTensor value_bias = as_table(p.value_bias);
+  const OptionalTensor out_weight = as_table(p.out_weight);
+  const OptionalTensor out_bias = as_table(p.out_bias);
+  const OptionalTensor bias = as_table(p.bias);
+  const OptionalTensor tap_weights = as_table(p.tap_weights);
+  const at::Tensor y = empty_output(x, p, shape, upsample);
+  TorchRuntime runtime;
+  dispatch_type(x.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    kernels::layer_forward<T>({.shape = shape,
+                               .in_features = x.size(3),
+                               .out_features = p.out_weight.size(2),
+                               .upsample = upsample,
+                               .x = pointer<const T>(input),
+                               .score_weight = table_pointer(score_weight),
+                               .value_weight = table_pointer(value_weight),
+                               .value_bias = table_pointer(value_bias),
+                               .out_weight = table_pointer(out_weight),
+                               .out_bias = table_pointer(out_bias),
+                               .bias = table_pointer(bias),
+                               .tap_weights = table_pointer(tap_weights),
+                               .mask = mask_pointer(mask),
+                               .y = pointer<T>(y),
+                               .kept = kept.defined() ? pointer<T>(kept) : nullptr},
+                              runtime);
+  });
+  return y;
 }
 
 at::Tensor layer(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,

@@ -1,4 +1,4 @@
-// The layer with gradients: window attention by the fused kernels, the products by LibTorch.
+// The layer with gradients: fused kernels forward and backward; higher orders by the composite form.
 #pragma once
 
 #include "qna/ops/layer.h"
@@ -8,5 +8,11 @@ namespace qna::ops {
 at::Tensor layer_with_gradient(const at::Tensor& x, const LayerParameters& parameters,
                                const OptionalTensor& mask, const WindowGeometry& geometry,
                                int64_t upsample);
+
+// The fused forward pass on checked arguments, for a dtype that has a kernel. `kept`, if defined, gets
+// the values and scores: [B, H, W, (dim, heads) and (L, heads)].
+at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& parameters,
+                       const OptionalTensor& mask, const kernels::WindowShape& shape,
+                       int64_t upsample, const at::Tensor& kept = {});
 
 }  // namespace qna::ops

@@ -31,7 +31,7 @@ int64_t allocated_bytes();
 int64_t peak_allocated_bytes();
 void reset_peak();
 
-// "AMD EPYC, 2 threads available"
+// "AMD EPYC, 2 cores"
 std::string machine_description();
 // The commit this program was built from.
 std::string commit();

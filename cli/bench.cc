@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <thread>
 
@@ -13,7 +14,7 @@ namespace qna::cli {
 namespace {
 
 struct LayerArguments {
-  std::vector<int64_t> kernels = {3, 5, 7, 9, 11, 13};
+  std::vector<int64_t> kernels = {};  // empty: a choice of them
   std::vector<int64_t> sizes = {256, 256};
   int64_t dim = 64;
   int64_t heads = 8;
@@ -29,9 +30,13 @@ struct LayerArguments {
 void run_layer(LayerArguments& a) {
   bench::LayerBenchOptions& options = a.options;
   if (a.quick) {
-    a.kernels = {3, 7};
-    options.rounds = 3;
+    if (a.kernels.empty()) a.kernels = {3, 7};
+    if (options.rounds == 0) options.rounds = 3;
   }
+  if (a.kernels.empty()) a.kernels = {3, 5, 7, 9, 11, 13};
+  if (options.rounds == 0) options.rounds = 7;
+  check(options.peers.size() == 1 || std::count(options.peers.begin(), options.peers.end(), "none") == 0,
+        "--peer none must stand alone");
   if (a.models) {
     options.cases = bench::model_cases(a.batch == 0 ? 8 : a.batch);
   } else {
@@ -60,35 +65,40 @@ void add_layer(CLI::App& bench) {
   CLI::App* verb = bench.add_subcommand(
       "layer", "Time and memory of one QnA layer beside its peers, in the same run");
   auto a = std::make_shared<LayerArguments>();
+  a->options.rounds = 0;  // 7, or 3 with --quick
   a->options.threads = {std::max<int64_t>(1, std::thread::hardware_concurrency())};
   const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 20);
-  verb->add_option("--kernel", a->kernels, "Window sides")->check(positive)->delimiter(',');
-  verb->add_option("--size", a->sizes, "Map side, or height,width")
-      ->expected(1, 2)
+  const std::vector<CLI::Option*> shape = {
+      verb->add_option("--kernel", a->kernels, "Window sides [3,5,7,9,11,13; --quick: 3,7]")
+          ->check(positive)
+          ->delimiter(','),
+      verb->add_option("--size", a->sizes, "Map side, or height,width [256]")
+          ->expected(1, 2)
+          ->check(positive)
+          ->delimiter(','),
+      verb->add_option("--dim", a->dim, "Features in and out [64]")->check(positive),
+      verb->add_option("--heads", a->heads, "Attention heads [8]")->check(positive),
+      verb->add_option("--queries", a->queries, "Learned queries [2]")->check(positive),
+      verb->add_option("--stride", a->stride, "Stride of the windows [1]")->check(positive)};
+  verb->add_option("--batch", a->batch, "Images [1; --models: 8]")->check(positive);
+  verb->add_option("--threads", a->options.threads, "Thread counts, one table line each [all cores]")
       ->check(positive)
       ->delimiter(',');
-  verb->add_option("--dim", a->dim, "Features in and out")->check(positive);
-  verb->add_option("--heads", a->heads, "Attention heads")->check(positive);
-  verb->add_option("--queries", a->queries, "Learned queries")->check(positive);
-  verb->add_option("--stride", a->stride, "Stride of the windows")->check(positive);
-  verb->add_option("--batch", a->batch, "Images (1, or 8 with --models)")->check(positive);
-  verb->add_option("--threads", a->options.threads, "Thread counts, one table line each")
-      ->check(positive)
-      ->delimiter(',');
-  verb->add_option("--pass", a->options.passes, "forward, train (forward and backward)")
+  verb->add_option("--pass", a->options.passes, "forward, train (forward and backward) [both]")
       ->check(CLI::IsMember({"forward", "train"}))
       ->delimiter(',');
-  verb->add_option("--peer", a->options.peers, "composite, conv, gemm, or none")
+  verb->add_option("--peer", a->options.peers, "composite, conv, gemm, or none [all]")
       ->check(CLI::IsMember({"composite", "conv", "gemm", "none"}))
       ->delimiter(',');
-  verb->add_option("--dtype", a->options.dtype, "Type of the maps")
+  verb->add_option("--dtype", a->options.dtype, "float32, bfloat16 or float16 maps [float32]")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
-  verb->add_option("--rounds", a->options.rounds, "Interleaved rounds")
+  verb->add_option("--rounds", a->options.rounds, "Interleaved rounds [7; --quick: 3]")
       ->check(CLI::Range(1, 10000));
-  verb->add_flag("--models", a->models, "The layer shapes of the QnA-ViT models at 224 px instead");
-  verb->add_flag("--quick", a->quick, "Windows of 3 and 7, 3 rounds");
+  CLI::Option* models = verb->add_flag(
+      "--models", a->models, "The layer shapes of the QnA-ViT models at 224 px instead");
+  for (CLI::Option* option : shape) models->excludes(option);
+  verb->add_flag("--quick", a->quick, "Fewer windows and rounds: ends in seconds");
   verb->add_option("--csv", a->csv, "Also write all measurements to this file");
-  verb->option_defaults()->always_capture_default();
   verb->footer(
       "Peers: composite is the paper's algorithm in ATen operators; conv a dense convolution with\n"
       "the same window; gemm the layer's two matrix products alone (the fastest of LibTorch's and\n"

@@ -9,7 +9,8 @@
 
 namespace qna {
 
-// Thrown for every wrong argument or input. The library never prints and never exits.
+// Thrown for every wrong argument or input by everything but the kernels themselves, which trust
+// their callers. The library never prints and never exits.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -1,0 +1,159 @@
+// Files are whole or absent, and nothing else is left behind.
+#include "qna/base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "qna/base/error.h"
+
+namespace qna {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WriteFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "qna_file_test.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  std::string path(const char* name) const { return (folder / name).string(); }
+
+  static std::string content(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  // Names of all that is in the folder, sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> list;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      list.push_back(entry.path().filename().string());
+    }
+    std::sort(list.begin(), list.end());
+    return list;
+  }
+
+  static std::string complaint(const std::string& path, std::string_view content) {
+    try {
+      write_file(path, content);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path folder;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(WriteFile, WritesAllBytes) {
+  std::string bytes;
+  for (int i = 0; i < 300000; ++i) bytes += static_cast<char>(i * 7 % 256);  // zeros, newlines, all
+  write_file(path("a"), bytes);
+  EXPECT_EQ(content(path("a")), bytes);
+  EXPECT_EQ(names(), Names{"a"});
+}
+
+TEST_F(WriteFile, WritesNothing) {
+  write_file(path("empty"), "");
+  EXPECT_TRUE(fs::exists(path("empty")));
+  EXPECT_EQ(content(path("empty")), "");
+  EXPECT_EQ(names(), Names{"empty"});
+}
+
+TEST_F(WriteFile, Replaces) {
+  write_file(path("a"), "a long first content");
+  write_file(path("a"), "short");
+  EXPECT_EQ(content(path("a")), "short");
+  EXPECT_EQ(names(), Names{"a"});
+}
+
+// A reader that has the old file open keeps it whole: the new one is another file.
+TEST_F(WriteFile, ReplacesByRenaming) {
+  write_file(path("a"), "old");
+  std::ifstream reader(path("a"));
+  write_file(path("a"), "new");
+  std::string seen;
+  reader >> seen;
+  EXPECT_EQ(seen, "old");
+}
+
+TEST_F(WriteFile, MissingFolderIsAnErrorThatNamesThePath) {
+  const std::string said = complaint(path("missing/a.csv"), "x");
+  EXPECT_NE(said.find(path("missing/a.csv")), std::string::npos) << said;
+  EXPECT_NE(said.find("No such file or directory"), std::string::npos) << said;
+  EXPECT_EQ(names(), Names{});
+}
+
+TEST_F(WriteFile, FolderInTheWayIsAnError) {
+  fs::create_directory(path("a"));
+  std::ofstream(path("a/inside")) << "kept";
+  const std::string said = complaint(path("a"), "x");
+  EXPECT_NE(said.find(path("a")), std::string::npos) << said;
+  EXPECT_EQ(names(), Names{"a"});  // no temporary
+  EXPECT_EQ(content(path("a/inside")), "kept");
+}
+
+TEST_F(WriteFile, TargetIsUnchangedOnFailure) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  write_file(path("a"), "old");
+  fs::permissions(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  const std::string said = complaint(path("a"), "new");
+  fs::permissions(folder, fs::perms::owner_all);
+  EXPECT_NE(said.find(path("a")), std::string::npos) << said;
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(names(), Names{"a"});
+}
+
+// A write that fails half-way, as on a full disk: files may not grow beyond 1000 bytes for a
+// moment.
+TEST_F(WriteFile, HalfWrittenFileDoesNotReplaceTheTarget) {
+  write_file(path("a"), "old");
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1000, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string said = complaint(path("a"), std::string(5000, 'n'));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(said.find("cannot write " + path("a")), std::string::npos) << said;
+  EXPECT_NE(said.find("File too large"), std::string::npos) << said;
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(names(), Names{"a"});
+}
+
+// Two threads that write the same file at once: one of the two wins, nobody fails.
+TEST_F(WriteFile, ConcurrentWritersLeaveOneWholeFile) {
+  const std::string contents[] = {std::string(100000, 'x'), std::string(70000, 'y')};
+  for (int round = 0; round < 20; ++round) {
+    std::string errors[2];
+    {
+      std::jthread first([&] { errors[0] = complaint(path("a"), contents[0]); });
+      std::jthread second([&] { errors[1] = complaint(path("a"), contents[1]); });
+    }
+    EXPECT_EQ(errors[0], "");
+    EXPECT_EQ(errors[1], "");
+    const std::string seen = content(path("a"));
+    ASSERT_TRUE(seen == contents[0] || seen == contents[1]) << "a mixture of both";
+    ASSERT_EQ(names(), Names{"a"});
+  }
+}
+
+}  // namespace
+}  // namespace qna

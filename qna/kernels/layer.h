@@ -25,8 +25,9 @@ struct LayerArgs {
   const Table<T>* tap_weights;   // [kh, kw, L, heads] or null
   const uint8_t* mask;           // [B, H, W] or null
   T* y;                          // [B, OH * upsample, OW * upsample, out_features]
-  // For the backward pass, or null: values and scores, [B, H, W, (dim, heads) and (L, heads)].
-  T* kept = nullptr;
+  // For the backward pass, or null: values and scores, [B, H, W, (dim, heads) and (L, heads)]. Never
+  // 16 bits: a rounded score of 20 would change the weights by percents.
+  Table<T>* kept = nullptr;
 };
 
 // The layout of the values in `kept`, whose pixels are followed by their scores.
@@ -43,7 +44,7 @@ struct LayerBackwardArgs {
   int64_t upsample = 1;
   const T* grad_y;               // like LayerArgs::y
   const T* x;
-  const T* kept;                 // from the forward pass
+  const Table<T>* kept;          // from the forward pass
   const Table<T>* score_weight;
   const Table<T>* value_weight;
   const Table<T>* out_weight;

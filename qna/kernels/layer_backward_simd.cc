@@ -23,7 +23,7 @@ struct LayerEnds {
     explicit Worker(const LayerEnds& ends)
         : in_product(ends.in_shape), out_product(ends.out_shape) {}
     float* dz;       // [outputs][step_rows * OW][value_floats]
-    float* z;        // the same, of one row
+    float* z;        // [outputs][OW][value_floats] of the current row, planes as far apart as dz's
     float* pending;  // [pending_rows * W][record]
     float* wide;     // rows of dy or dx in float32
     OuterProduct in_product;
@@ -110,8 +110,16 @@ struct LayerEnds {
       const LayerBackwardArgs<T>& args = ends.args;
       const int64_t pixels = rows * args.shape.width;
       const int64_t record = ends.layout.record();
-      const int64_t first = (image * args.shape.height + row) * args.shape.width * args.in_features;
-      worker.in_product.add(args.x + first, args.in_features, records, record, pixels);
+      const int64_t first_pixel = (image * args.shape.height + row) * args.shape.width;
+      const int64_t first = first_pixel * args.in_features;
+      // Masked pixels have no gradient, and x may hold anything there: leave them out.
+      for (int64_t begin = 0; begin < pixels;) {
+        int64_t end = args.mask == nullptr ? pixels : begin;
+        while (end < pixels && args.mask[first_pixel + end] != 0) ++end;
+        worker.in_product.add(args.x + first + begin * args.in_features, args.in_features,
+                              records + begin * record, record, end - begin);
+        begin = end + 1;
+      }
       if (args.grad_x == nullptr) return;
       if constexpr (std::is_same_v<T, float>) {
         Gemm(args.grad_x + first, args.in_features, records, record, pixels, ends.in_transposed);
@@ -244,10 +252,11 @@ struct LayerEnds {
   }
   int64_t grad_stride() const { return args.upsample * args.out_features; }
 
-  ReadMaps<T> source(int) const {
+  ReadMaps<float> source(int) const {
     const int64_t stride = kept_layout(args.shape).pixel_stride;
-    return {layout,    value_map, score_map,         args.kept,        stride, args.kept + args.shape.features(),
-            stride, args.mask, args.shape.height, args.shape.width};
+    const float* scores = args.kept + args.shape.features();
+    return {layout, value_map, score_map, args.kept,         stride,
+            scores, stride,    args.mask, args.shape.height, args.shape.width};
   }
   Gradient gradient(int64_t task, int worker) {
     workers[worker].out_product.begin(out_sums[task]);

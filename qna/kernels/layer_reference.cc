@@ -86,12 +86,13 @@ void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime) {
           from_double<T>(y[n * args.out_features + c]);
     }
   for (int64_t n = 0; args.kept != nullptr && n < pixels; ++n) {
-    T* kept = args.kept + n * (s.features() + s.scores());
+    Table<T>* kept = args.kept + n * (s.features() + s.scores());
     for (int64_t c = 0; c < s.features(); ++c) {  // (dim, heads) order
-      kept[c] = from_double<T>(values[n * s.features() + c % s.heads * s.head_dim + c / s.heads]);
+      kept[c] = static_cast<Table<T>>(
+          values[n * s.features() + c % s.heads * s.head_dim + c / s.heads]);
     }
     for (int64_t c = 0; c < s.scores(); ++c) {
-      kept[s.features() + c] = from_double<T>(scores[n * s.scores() + c]);
+      kept[s.features() + c] = static_cast<Table<T>>(scores[n * s.scores() + c]);
     }
   }
 }
@@ -112,12 +113,12 @@ void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime
   std::vector<double> scores(pixels * s.scores());
   std::vector<double> values(pixels * s.features());
   for (int64_t n = 0; n < pixels; ++n) {
-    const T* kept = args.kept + n * (s.features() + s.scores());
+    const Table<T>* kept = args.kept + n * (s.features() + s.scores());
     for (int64_t c = 0; c < s.features(); ++c) {
-      values[n * s.features() + c % s.heads * s.head_dim + c / s.heads] = to_float(kept[c]);
+      values[n * s.features() + c % s.heads * s.head_dim + c / s.heads] = kept[c];
     }
     for (int64_t c = 0; c < s.scores(); ++c) {
-      scores[n * s.scores() + c] = to_float(kept[s.features() + c]);
+      scores[n * s.scores() + c] = kept[s.features() + c];
     }
   }
   std::vector<double> dy(outputs * out);
@@ -168,6 +169,7 @@ void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime
       for (int64_t c = 0; c < columns; ++c) {
         double sum = 0;
         for (int64_t n = 0; n < pixels; ++n) {
+          if (args.mask != nullptr && args.mask[n] == 0) continue;  // whatever x holds there
           dx[n * in + k] += d[n * columns + c] * weight[k * columns + c];
           sum += static_cast<double>(to_float(args.x[n * in + k])) * d[n * columns + c];
         }

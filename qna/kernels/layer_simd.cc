@@ -106,7 +106,7 @@ struct ProjectIn {
     for (int64_t y = begin_y; y < end_y; ++y)
       for (int64_t x = begin_x; x < end_x; ++x) {
         const float* from = records + ((y - r.row) * r.columns + x - r.column) * record;
-        T* to = args.kept + ((r.image * s.height + y) * s.width + x) * (s.features() + s.scores());
+        float* to = args.kept + ((r.image * s.height + y) * s.width + x) * (s.features() + s.scores());
         value_map.unpack(to, from);
         score_map.unpack(to + s.features(), from + value_map.count());
       }
@@ -193,7 +193,7 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
   if (args.kept != nullptr && !sees_every_pixel(args.shape)) {
     // Pixels that no window sees are never projected.
     const WindowShape& s = args.shape;
-    std::fill_n(args.kept, s.batch * s.height * s.width * (s.features() + s.scores()), T{});
+    std::fill_n(args.kept, s.batch * s.height * s.width * (s.features() + s.scores()), 0.0f);
   }
   tables = MakeTables(args.shape, layout, args.bias, args.tap_weights, table_memory);
   runtime.for_each(tasks.count, [&](int64_t task, int index) {

@@ -40,10 +40,10 @@ struct WindowShape {
 };
 
 // Throws qna::Error, with `caller` in front, unless every field is in range, the window fits the
-// padded map and no array of the problem has more elements than 63 bits can count.
+// padded map and no array of the problem has more than 2^48 elements.
 void check_shape(const WindowShape& shape, const char* caller);
 
-// Whether every pixel lies under some window.
+// Whether every pixel surely lies under some window (false for any dilation).
 inline bool sees_every_pixel(const WindowShape& s) {
   return s.stride_h <= s.span_h() && s.dilation_h == 1 && s.stride_w <= s.span_w() &&
          s.dilation_w == 1 &&

@@ -147,6 +147,8 @@ std::optional<torch::Tensor> QnAImpl::tap_weights() const {
 }
 
 ops::LayerParameters QnAImpl::parameters_for_layer() const {
+  // Small products on parameters: always at the parameters' precision.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const QnAOptions& o = options_;
   const int64_t dim = o.features / o.heads;
   const torch::Tensor q = normalized_queries();  // [L, heads, dim]

@@ -19,7 +19,7 @@ enum class AttentionScale {
   kPerQuery,  // learned, per query and head, from normal(0, 0.02)
   kOnes,      // learned, per tap, query and head, from 1
   kAverage,   // fixed 1 / queries
-  kSigned,    // fixed +1 for the first half of the queries, -1 for the other
+  kSigned,    // fixed +1 for the first half of (queries x heads), -1 for the other
   kNone,      // fixed 1
 };
 
@@ -28,7 +28,7 @@ struct QnAOptions {
   int64_t features = 0;      // D, inside the layer; 0: as out_features
   int64_t out_features = 0;  // 0: as features, or as in_features if that is 0 too
   int64_t heads = 8;
-  int64_t queries = 2;       // with upsample > 1: 0 or upsample * upsample
+  int64_t queries = 2;       // with upsample > 1 always upsample * upsample (2 and 0: not given)
   std::array<int64_t, 2> kernel_size = {3, 3};  // height, width
   std::array<int64_t, 2> stride = {1, 1};
   std::array<int64_t, 2> dilation = {1, 1};

@@ -199,7 +199,9 @@ at::Tensor layer_composite(const at::Tensor& x, const at::Tensor& score_weight,
                            const OptionalTensor& bias, const OptionalTensor& tap_weights,
                            const OptionalTensor& mask, const WindowShape& s, int64_t upsample) {
   const at::ScalarType type = compute_type(x);
-  const at::Tensor input = x.to(type);
+  at::Tensor input = x.to(type);
+  // Masked pixels may hold anything; it must not reach the gradients of the weights either.
+  if (given(mask)) input = input.masked_fill(~mask->to(at::kBool).unsqueeze(-1), 0);
   const at::Tensor scores = input.matmul(score_weight.to(type).flatten(1))
                                 .unflatten(3, {s.queries, s.heads});  // [B, H, W, L, heads]
   at::Tensor values = input.matmul(value_weight.to(type).flatten(1));

@@ -90,9 +90,10 @@ void check_sizes(const OptionalTensor& tensor, at::IntArrayRef sizes, const char
 }
 
 void check_floating(const at::Tensor& tensor, const char* name, const char* caller) {
-  check(at::isFloatingType(tensor.scalar_type()),
+  const auto type = tensor.scalar_type();
+  check(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble,
         "{}: {} must be float32, bfloat16, float16 or float64, got {}", caller, name,
-        c10::toString(tensor.scalar_type()));
+        c10::toString(type));
 }
 
 void check_same_device(const at::Tensor& tensor, const OptionalTensor& other, const char* name,
@@ -102,14 +103,20 @@ void check_same_device(const at::Tensor& tensor, const OptionalTensor& other, co
         caller, other_name, name, tensor.device().str(), other->device().str());
 }
 
-OptionalTensor check_mask(const OptionalTensor& mask, const kernels::WindowShape& shape,
-                          const char* caller) {
-  if (!mask.has_value() || !mask->defined()) return std::nullopt;
+void check_mask_type(const OptionalTensor& mask, const kernels::WindowShape& shape,
+                     const char* caller) {
+  if (!mask.has_value() || !mask->defined()) return;
   const auto type = mask->scalar_type();
   check(type == at::kBool || type == at::kByte,
         "{}: mask must be bool or uint8 (true takes part), got {}", caller, c10::toString(type));
   check_sizes(*mask, {shape.batch, shape.height, shape.width}, "[batch, height, width]", "mask",
               caller);
+}
+
+OptionalTensor check_mask(const OptionalTensor& mask, const kernels::WindowShape& shape,
+                          const char* caller) {
+  if (!mask.has_value() || !mask->defined()) return std::nullopt;
+  check_mask_type(mask, shape, caller);
   return mask->to(at::kBool).contiguous();
 }
 

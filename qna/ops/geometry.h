@@ -50,7 +50,10 @@ void check_sizes(const OptionalTensor& tensor, at::IntArrayRef sizes, const char
 void check_floating(const at::Tensor& tensor, const char* name, const char* caller);
 void check_same_device(const at::Tensor& tensor, const OptionalTensor& other, const char* name,
                        const char* other_name, const char* caller);
-// A mask is bool (or uint8): true takes part. Returned as contiguous bool, or nothing.
+// A mask is bool (or uint8): true takes part.
+void check_mask_type(const OptionalTensor& mask, const kernels::WindowShape& shape,
+                     const char* caller);
+// The checked mask as contiguous bool, or nothing.
 OptionalTensor check_mask(const OptionalTensor& mask, const kernels::WindowShape& shape,
                           const char* caller);
 

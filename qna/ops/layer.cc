@@ -43,7 +43,9 @@ at::Tensor forward_cpu(const at::Tensor& x, const LayerParameters& p, const Opti
 
 at::Tensor forward_meta(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
                         const WindowGeometry& geometry, int64_t upsample) {
-  return empty_output(x, p, layer_shape(x, p, mask, geometry, upsample), upsample);
+  const WindowShape shape = layer_shape(x, p, mask, geometry, upsample);
+  check_mask_type(mask, shape, kName);
+  return empty_output(x, p, shape, upsample);
 }
 
 at::Tensor forward_any(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
@@ -130,7 +132,11 @@ WindowShape layer_shape(const at::Tensor& x, const LayerParameters& p, const Opt
       {"value_bias", p.value_bias},     {"out_weight", p.out_weight},
       {"out_bias", p.out_bias},         {"bias", p.bias},
       {"tap_weights", p.tap_weights},   {"mask", mask}};
-  for (const auto& [name, tensor] : others) check_same_device(x, tensor, "x", name, kName);
+  for (const auto& [name, tensor] : others) {
+    check_same_device(x, tensor, "x", name, kName);
+    const bool is_table = tensor.has_value() && tensor->defined() && name != std::string("mask");
+    if (is_table) check_floating(*tensor, name, kName);
+  }
   return shape;
 }
 
@@ -162,7 +168,7 @@ at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& p, const Opti
                                .tap_weights = table_pointer(tap_weights),
                                .mask = mask_pointer(mask),
                                .y = pointer<T>(y),
-                               .kept = kept.defined() ? pointer<T>(kept) : nullptr},
+                               .kept = kept.defined() ? pointer<float>(kept) : nullptr},
                               runtime);
   });
   return y;

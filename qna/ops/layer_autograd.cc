@@ -25,7 +25,8 @@ struct Layer : torch::autograd::Function<Layer> {
                             out_bias,     bias,         tap_weights};
     const WindowShape s = layer_shape(x, p, mask, geometry, upsample);
     const at::Tensor kept =
-        at::empty({s.batch, s.height, s.width, s.features() + s.scores()}, x.options());
+        at::empty({s.batch, s.height, s.width, s.features() + s.scores()},
+                  x.options().dtype(at::kFloat));
     at::Tensor y = layer_fused(x, p, mask, s, upsample, kept);
     context->save_for_backward({x, score_weight, value_weight, or_undefined(value_bias), out_weight,
                                 or_undefined(out_bias), or_undefined(bias),
@@ -98,7 +99,7 @@ struct Layer : torch::autograd::Function<Layer> {
                                   .upsample = upsample,
                                   .grad_y = pointer<const T>(grad_y),
                                   .x = pointer<const T>(input),
-                                  .kept = pointer<const T>(kept),
+                                  .kept = pointer<const float>(kept),
                                   .score_weight = table_pointer(score_weight),
                                   .value_weight = table_pointer(value_weight),
                                   .out_weight = table_pointer(out_weight),

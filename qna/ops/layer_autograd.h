@@ -10,7 +10,7 @@ at::Tensor layer_with_gradient(const at::Tensor& x, const LayerParameters& param
                                int64_t upsample);
 
 // The fused forward pass on checked arguments, for a dtype that has a kernel. `kept`, if defined, gets
-// the values and scores: [B, H, W, (dim, heads) and (L, heads)].
+// the values and scores in float32: [B, H, W, (dim, heads) and (L, heads)].
 at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& parameters,
                        const OptionalTensor& mask, const kernels::WindowShape& shape,
                        int64_t upsample, const at::Tensor& kept = {});

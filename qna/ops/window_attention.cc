@@ -69,6 +69,7 @@ at::Tensor forward_meta(const at::Tensor& scores, const at::Tensor& values,
   const WindowShape shape = window_attention_shape(
       scores, values, bias, tap_weights, mask,
       make_geometry(kernel_size, stride, padding, dilation, kName), separate);
+  check_mask_type(mask, shape, kName);
   return at::empty(out_sizes(shape), values.options());
 }
 
@@ -146,6 +147,10 @@ WindowShape window_attention_shape(const at::Tensor& scores, const at::Tensor& v
   check_sizes(bias, table, "[kernel height, kernel width, queries, heads]", "bias", kName);
   check_sizes(tap_weights, table, "[kernel height, kernel width, queries, heads]", "tap_weights",
               kName);
+  if (bias.has_value() && bias->defined()) check_floating(*bias, "bias", kName);
+  if (tap_weights.has_value() && tap_weights->defined()) {
+    check_floating(*tap_weights, "tap_weights", kName);
+  }
   return shape;
 }
 

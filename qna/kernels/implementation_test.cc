@@ -1,0 +1,199 @@
+// The list of implementations, the choice among them, and proof of which one ran.
+#include "qna/kernels/implementation.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <set>
+
+#include "qna/kernels/layer_problem_test.h"
+
+namespace qna::kernels::testing {
+namespace {
+
+// Ends with no implementation forced, also when a test fails.
+struct ForcedImplementation {
+  explicit ForcedImplementation(std::string_view name) { force_implementation(name); }
+  ~ForcedImplementation() { force_implementation(""); }
+};
+
+std::string complaint_about(std::string_view name) {
+  try {
+    ForcedImplementation forced(name);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Implementation, List) {
+  const auto list = implementations();
+  ASSERT_GE(list.size(), 2u);
+  EXPECT_STREQ(list.front().name, "reference");
+  EXPECT_TRUE(list.front().supported);
+  std::set<std::string> names;
+  for (const Implementation& implementation : list) {
+    EXPECT_TRUE(names.insert(implementation.name).second) << implementation.name << " twice";
+    EXPECT_NE(std::string(implementation.description), "");
+    EXPECT_GE(implementation.lanes, 1);
+    EXPECT_TRUE(implementation.float32.forward != nullptr &&
+                implementation.float32.backward != nullptr &&
+                implementation.float32.layer != nullptr && implementation.product != nullptr);
+    EXPECT_TRUE(implementation.bfloat16.forward != nullptr &&
+                implementation.bfloat16.backward != nullptr &&
+                implementation.bfloat16.layer != nullptr);
+    EXPECT_TRUE(implementation.float16.forward != nullptr &&
+                implementation.float16.backward != nullptr &&
+                implementation.float16.layer != nullptr);
+  }
+}
+
+// Otherwise the other tests would compare nothing with the reference, and pass.
+TEST(Implementation, AtLeastOneWithVectors) {
+  EXPECT_FALSE(simd_implementations().empty());
+  EXPECT_TRUE(std::any_of(implementations().begin(), implementations().end(),
+                          [](const Implementation& implementation) {
+                            return implementation.supported && implementation.lanes >= 4;
+                          }));
+}
+
+// Every entry point runs what is forced. last_implementation() is first set to another one.
+TEST(Implementation, ForcedOneRuns) {
+  const WindowShape shape{.height = 4, .width = 5, .heads = 2, .head_dim = 3, .queries = 2};
+  const auto check_type = [&]<typename T>(T) {
+    const WindowProblem<T> window(shape, {});
+    const LayerProblem<T> layer(shape, {});
+    const auto set_other = [&](const char* name) {
+      const bool is_reference = name == std::string("reference");
+      ForcedImplementation other(is_reference ? simd_implementations().front()->name : "reference");
+      layer.run(&layer_forward<T>);
+      ASSERT_NE(last_implementation(), name);
+    };
+    for (const Implementation& implementation : implementations()) {
+      if (!implementation.supported) continue;
+      const std::function<void()> entries[] = {
+          [&] {
+            WindowResult result;
+            run_forward(window, &window_attention_forward<T>, result);
+          },
+          [&] {
+            WindowResult result;
+            run_backward(window, &window_attention_backward<T>, result);
+          },
+          [&] { layer.run(&layer_forward<T>); },
+          [&] {
+            float a = 2, b = 3, c = 0;
+            ThreadRuntime runtime;
+            product({1, 1, 1, &a, &b, &c}, runtime);
+            EXPECT_EQ(c, 6);
+          }};
+      for (const auto& entry : entries) {
+        set_other(implementation.name);
+        ForcedImplementation forced(implementation.name);
+        EXPECT_STREQ(chosen_implementation().name, implementation.name);
+        entry();
+        EXPECT_EQ(last_implementation(), implementation.name);
+      }
+    }
+  };
+  check_type(float{});
+  check_type(BFloat16{});
+  check_type(Float16{});
+}
+
+// float64 has no fused kernel, and does not pretend to.
+TEST(Implementation, DoubleRunsTheReference) {
+  ForcedImplementation forced(simd_implementations().back()->name);
+  const LayerProblem<double> layer({.height = 4, .width = 5}, {});
+  layer.run(&layer_forward<double>);
+  EXPECT_EQ(last_implementation(), "reference");
+}
+
+TEST(Implementation, ForcingIsTakenBack) {
+  const std::string by_default = chosen_implementation().name;
+  { ForcedImplementation forced("reference"); }
+  EXPECT_EQ(chosen_implementation().name, by_default);
+}
+
+TEST(Implementation, UnknownOneIsAnErrorThatListsTheNames) {
+  const std::string said = complaint_about("avx9000");
+  EXPECT_NE(said.find("'avx9000'"), std::string::npos) << said;
+  for (const Implementation& implementation : implementations()) {
+    EXPECT_NE(said.find(implementation.name), std::string::npos) << said;
+  }
+}
+
+TEST(Implementation, UnsupportedOneIsAnErrorThatNamesIt) {
+  bool any = false;
+  for (const Implementation& implementation : implementations()) {
+    if (implementation.supported) continue;
+    any = true;
+    const std::string said = complaint_about(implementation.name);
+    EXPECT_NE(said.find(implementation.name), std::string::npos) << said;
+    EXPECT_NE(said.find("CPU"), std::string::npos) << said;
+  }
+  if (!any) GTEST_SKIP() << "this CPU supports all implementations";
+}
+
+// A failed force leaves the choice as it was.
+TEST(Implementation, FailedForceChangesNothing) {
+  ForcedImplementation forced("reference");
+  EXPECT_THROW(force_implementation("nonsense"), Error);
+  EXPECT_STREQ(chosen_implementation().name, "reference");
+}
+
+// Runs in a process of its own, started by the tests below, because QNA_KERNEL is read once.
+TEST(ImplementationChild, DISABLED_SaysWhatIsChosen) {
+  try {
+    const LayerProblem<float> layer({.height = 4, .width = 5}, {});
+    layer.run(&layer_forward<float>);
+    std::printf("ran <%s>\n", std::string(last_implementation()).c_str());
+  } catch (const Error& error) {
+    std::printf("error <%s>\n", error.what());
+  }
+}
+
+// What the child above prints with QNA_KERNEL set to `value`.
+std::string child_output(const std::string& value) {
+  std::array<char, 4096> path{};
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length <= 0) return "no /proc/self/exe";
+  const std::string command = "QNA_KERNEL='" + value + "' '" + std::string(path.data()) +
+                              "' --gtest_also_run_disabled_tests "
+                              "--gtest_filter=ImplementationChild.* 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return "popen failed";
+  std::string output;
+  std::array<char, 512> buffer;
+  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
+  ::pclose(pipe);
+  return output;
+}
+
+TEST(Implementation, EnvironmentVariableChooses) {
+  for (const Implementation& implementation : implementations()) {
+    const std::string output = child_output(implementation.name);
+    const std::string expected = implementation.supported
+                                     ? fmt::format("ran <{}>", implementation.name)
+                                     : fmt::format("'{}'>", implementation.name);
+    EXPECT_NE(output.find(expected), std::string::npos) << output;
+  }
+}
+
+TEST(Implementation, EmptyEnvironmentVariableIsNone) {
+  const std::string fastest = simd_implementations().back()->name;
+  const std::string output = child_output("");
+  EXPECT_NE(output.find("ran <" + fastest + ">"), std::string::npos) << output;
+}
+
+TEST(Implementation, WrongEnvironmentVariableIsAnError) {
+  const std::string output = child_output("nonsense");
+  EXPECT_NE(output.find("error <QNA_KERNEL"), std::string::npos) << output;
+  EXPECT_NE(output.find("'nonsense'"), std::string::npos) << output;
+  EXPECT_NE(output.find("reference, "), std::string::npos) << output;
+}
+
+}  // namespace
+}  // namespace qna::kernels::testing

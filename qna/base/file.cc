@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -12,7 +13,8 @@
 namespace qna {
 
 void write_file(const std::string& path, std::string_view content) {
-  const std::string temporary = fmt::format("{}.{}.part", path, ::getpid());
+  static std::atomic<int> serial{0};  // two threads may write the same path
+  const std::string temporary = fmt::format("{}.{}.{}.part", path, ::getpid(), serial++);
   const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   check(file >= 0, "cannot write {}: {}", path, std::strerror(errno));
   const char* step = "write";

@@ -120,7 +120,7 @@ inline HWY_NOINLINE void Exponentials(const PackedLayout& layout, float* HWY_RES
       const FloatVector e = hn::Exp(d, hn::Min(score, high));
       // Below `low`: 0. NaN (which compares false): NaN, so that it is not lost.
       const FloatVector kept = hn::IfThenElseZero(hn::Not(hn::Lt(score, low)), e);
-      hn::Store(hn::IfThenElse(hn::Ne(score, score), score, kept), d, out + c);
+      hn::Store(hn::IfThenElse(hn::IsNaN(score), score, kept), d, out + c);
     }
   }
 }
@@ -191,7 +191,7 @@ inline HWY_NOINLINE void ExactAttention(const WindowPlan& plan, const TapRows& r
   each_tap([&](FloatVector, FloatVector, float* out) HWY_ATTR {
     const FloatVector u = hn::Load(d, out);
     const FloatVector e = hn::Exp(d, hn::Sub(u, maximum));
-    const FloatVector kept = hn::IfThenElse(hn::Ne(u, u), u, e);  // NaN stays NaN
+    const FloatVector kept = hn::IfThenElse(hn::IsNaN(u), u, e);  // NaN stays NaN
     sum = hn::Add(sum, kept);
     hn::Store(kept, d, out);
   });

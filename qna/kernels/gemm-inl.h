@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "qna/base/runtime.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
@@ -56,14 +57,15 @@ HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p) { return p * vectors /
 
 // Writes [inner][columns] at(k, c) into packed form; `data` holds inner * vectors * lanes floats.
 template <typename At>
-void PackMatrix(float* data, int64_t inner, int64_t vectors, const At& at) {
+void PackMatrix(float* data, int64_t inner, int64_t vectors, Runtime& runtime, const At& at) {
   const int64_t lanes = Lanes();
-  for (int64_t p = 0; p < PanelCount(vectors); ++p) {
+  runtime.for_each(PanelCount(vectors), [&](int64_t p, int) {
     const int64_t begin = PanelBegin(vectors, p) * lanes;
     const int64_t end = PanelBegin(vectors, p + 1) * lanes;
+    float* HWY_RESTRICT out = data + begin * inner;
     for (int64_t k = 0; k < inner; ++k)
-      for (int64_t c = begin; c < end; ++c) *data++ = at(k, c);
-  }
+      for (int64_t c = begin; c < end; ++c) *out++ = at(k, c);
+  });
 }
 
 // One tile of kRows rows by kVectors vectors. a: rows a_stride apart. c: rows c_stride apart.

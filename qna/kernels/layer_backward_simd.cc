@@ -26,6 +26,7 @@ struct LayerEnds {
     float* z;        // [outputs][OW][value_floats] of the current row, planes as far apart as dz's
     float* pending;  // [pending_rows * W][record]
     float* wide;     // rows of dy or dx in float32
+    double* row;     // of a sum over all tasks
     OuterProduct in_product;
     OuterProduct out_product;
   };
@@ -139,6 +140,7 @@ struct LayerEnds {
         layout(layout_in),
         value_map(layout.value_sources(kept_layout(args.shape))),
         score_map(layout.score_sources()),
+        first_scores(layout.first_score_sources()),
         in_shape(args.in_features, layout.record(), args.grad_value_bias != nullptr),
         out_shape(layout.value_floats, args.out_features, args.grad_out_bias != nullptr),
         step_rows(std::min((kStepWindows - 1) / args.shape.out_width() + 1,
@@ -171,6 +173,7 @@ struct LayerEnds {
         worker.wide = arena.take<float>(
             std::max(windows * args.out_features, pending_rows * s.width * args.in_features));
       }
+      worker.row = arena.take<double>(std::max(in_shape.stride(), out_shape.stride()));
       worker.in_product.carve(arena);
       worker.out_product.carve(arena);
     }
@@ -179,69 +182,61 @@ struct LayerEnds {
   }
 
   // Transposed weights, in packed order; a score that stands in several lanes counts once.
-  void pack() {
+  void pack(Runtime& runtime) {
     const WindowShape& s = args.shape;
     const std::vector<int32_t> values = layout.value_sources({s.features(), s.head_dim, 1});
     std::fill_n(zeros, std::max(in_transposed.vectors, out_transposed.vectors) * Lanes(), 0.0f);
-    PackMatrix(in_data, layout.record(), in_transposed.vectors, [&](int64_t k, int64_t c) {
+    PackMatrix(in_data, layout.record(), in_transposed.vectors, runtime,
+               [&](int64_t k, int64_t c) {
       if (c >= args.in_features) return 0.0f;
       if (k < layout.value_floats) {
         return values[k] < 0 ? 0.0f : args.value_weight[c * s.features() + values[k]];
       }
-      const int64_t source = first_score(k - layout.value_floats);
+      const int64_t source = first_scores[k - layout.value_floats];
       return source < 0 ? 0.0f : args.score_weight[c * s.scores() + source];
     });
-    PackMatrix(out_data, args.out_features, out_transposed.vectors, [&](int64_t k, int64_t c) {
+    PackMatrix(out_data, args.out_features, out_transposed.vectors, runtime,
+               [&](int64_t k, int64_t c) {
       return values[c] < 0 ? 0.0f : args.out_weight[values[c] * args.out_features + k];
     });
-  }
-
-  // The score in this packed place, or -1 if it is a repetition or none.
-  int64_t first_score(int64_t place) const {
-    const int64_t source = score_map.sources[place];
-    for (const HeadGroup& group : layout.groups) {
-      const int64_t lane = place - group.score_offset;
-      if (lane >= 0 && lane < layout.queries * layout.lanes) {
-        return lane % layout.lanes < group.slots ? source : -1;
-      }
-    }
-    return -1;
   }
 
   // From the sums of all tasks, in order, to the gradients of the weights.
   void reduce(Runtime& runtime) const {
     const WindowShape& s = args.shape;
     const std::vector<int32_t> values = layout.value_sources({s.features(), s.head_dim, 1});
-    runtime.for_each(args.in_features + (in_shape.ones ? 1 : 0), [&](int64_t k, int) {
+    runtime.for_each(args.in_features + (in_shape.ones ? 1 : 0), [&](int64_t k, int worker) {
+      const double* row = sum_rows(in_sums, in_shape, k, worker);
       const bool is_bias = k == args.in_features;
-      for (int64_t c = 0; c < layout.record(); ++c) {
-        const bool is_value = c < layout.value_floats;
-        const int64_t to = is_value ? values[c] : first_score(c - layout.value_floats);
-        if (to < 0 || (is_bias && !is_value)) continue;
-        const float sum = sum_of(in_sums, k * in_shape.stride() + c);
-        if (is_bias) {
-          args.grad_value_bias[to] = sum;
-        } else if (is_value) {
-          args.grad_value_weight[k * s.features() + to] = sum;
-        } else {
-          args.grad_score_weight[k * s.scores() + to] = sum;
-        }
+      float* to = is_bias ? args.grad_value_bias : args.grad_value_weight + k * s.features();
+      for (int64_t c = 0; c < layout.value_floats; ++c) {
+        if (values[c] >= 0) to[values[c]] = static_cast<float>(row[c]);
+      }
+      for (int64_t c = 0; !is_bias && c < layout.score_floats; ++c) {
+        if (first_scores[c] < 0) continue;
+        args.grad_score_weight[k * s.scores() + first_scores[c]] =
+            static_cast<float>(row[layout.value_floats + c]);
       }
     });
-    runtime.for_each(layout.value_floats + (out_shape.ones ? 1 : 0), [&](int64_t k, int) {
+    runtime.for_each(layout.value_floats + (out_shape.ones ? 1 : 0), [&](int64_t k, int worker) {
       const bool is_bias = k == layout.value_floats;
       if (!is_bias && values[k] < 0) return;
-      float* row =
+      const double* row = sum_rows(out_sums, out_shape, k, worker);
+      float* to =
           is_bias ? args.grad_out_bias : args.grad_out_weight + values[k] * args.out_features;
-      for (int64_t c = 0; c < args.out_features; ++c) {
-        row[c] = sum_of(out_sums, k * out_shape.stride() + c);
-      }
+      for (int64_t c = 0; c < args.out_features; ++c) to[c] = static_cast<float>(row[c]);
     });
   }
-  static float sum_of(const std::vector<float*>& sums, int64_t place) {
-    double total = 0;
-    for (const float* sum : sums) total += sum[place];
-    return static_cast<float>(total);
+  const double* sum_rows(const std::vector<float*>& sums, const OuterShape& shape, int64_t k,
+                         int worker) const {
+    double* HWY_RESTRICT row = workers[worker].row;
+    const int64_t stride = shape.stride();
+    std::fill_n(row, stride, 0.0);
+    for (const float* sum : sums) {
+      const float* HWY_RESTRICT part = sum + k * stride;
+      for (int64_t c = 0; c < stride; ++c) row[c] += part[c];
+    }
+    return row;
   }
 
   // dy of query l of an output row's first window; its other windows are grad_stride() apart.
@@ -273,6 +268,7 @@ struct LayerEnds {
   const LayerBackwardArgs<T>& args;
   const PackedLayout& layout;
   const ChannelMap value_map, score_map;  // of `kept`
+  const std::vector<int32_t> first_scores;
   const OuterShape in_shape, out_shape;
   const int64_t step_rows;     // output rows whose dz is made at a time
   const int64_t pending_rows;  // input rows whose dx is made at a time
@@ -286,7 +282,7 @@ struct LayerEnds {
 
 template <typename T>
 void LayerBackward(const LayerBackwardArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout(args.shape, Lanes());
+  const PackedLayout layout(args.shape, Lanes(), args.in_features, args.out_features);
   LayerEnds<T> ends(args, layout, runtime.workers());
   const BackwardTasks tasks(args.shape, ends.most_tasks());
   ends.in_sums.resize(tasks.count);

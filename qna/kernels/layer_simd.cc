@@ -30,12 +30,12 @@ struct LayerWeights {
   }
 
   template <typename T>
-  void pack(const LayerArgs<T>& args, const PackedLayout& layout) {
+  void pack(const LayerArgs<T>& args, const PackedLayout& layout, Runtime& runtime) {
     const WindowShape& s = args.shape;
     const std::vector<int32_t> values = layout.value_sources({s.features(), s.head_dim, 1});
     const std::vector<int32_t> scores = layout.score_sources();
     // x [Wv | A]: columns in the order of a pixel's record.
-    PackMatrix(in_data, in.inner, in.vectors, [&](int64_t k, int64_t c) {
+    PackMatrix(in_data, in.inner, in.vectors, runtime, [&](int64_t k, int64_t c) {
       const bool is_value = c < layout.value_floats;
       const int64_t source = is_value ? values[c] : scores[c - layout.value_floats];
       if (source < 0) return 0.0f;
@@ -47,7 +47,7 @@ struct LayerWeights {
       in_bias[c] = has ? args.value_bias[values[c]] : 0.0f;
     }
     // z Wo: rows in the order of packed values.
-    PackMatrix(out_data, out.inner, out.vectors, [&](int64_t k, int64_t c) {
+    PackMatrix(out_data, out.inner, out.vectors, runtime, [&](int64_t k, int64_t c) {
       return values[k] < 0 || c >= out.columns ? 0.0f
                                                : args.out_weight[values[k] * out.columns + c];
     });
@@ -161,7 +161,7 @@ struct ProjectOut {
 
 template <typename T>
 void Layer(const LayerArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout(args.shape, Lanes());
+  const PackedLayout layout(args.shape, Lanes(), args.in_features, args.out_features);
   const StreamTasks tasks(args.shape, layout, runtime.workers());
   const ChannelMap value_map(layout.value_sources(kept_layout(args.shape)));
   const ChannelMap score_map(layout.score_sources());
@@ -189,7 +189,7 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
-  weights.pack(args, layout);
+  weights.pack(args, layout, runtime);
   if (args.kept != nullptr && !sees_every_pixel(args.shape)) {
     // Pixels that no window sees are never projected.
     const WindowShape& s = args.shape;
@@ -217,7 +217,7 @@ void Product(const ProductArgs& args, Runtime& runtime) {
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
   std::fill_n(bias, vectors * lanes, 0.0f);
-  PackMatrix(data, args.inner, vectors, [&](int64_t k, int64_t c) {
+  PackMatrix(data, args.inner, vectors, runtime, [&](int64_t k, int64_t c) {
     return c < args.columns ? args.b[k * args.columns + c] : 0.0f;
   });
   const PackedMatrix b{data, bias, args.inner, vectors, args.columns};

@@ -12,17 +12,13 @@ struct Split {
 };
 
 // The cheapest way to hold `heads` < lanes heads: one group, or a full power of two and the rest.
-// A tap costs a group one operation per value vector and about three per query for its weights.
-Split best_split(int64_t heads, int64_t lanes, int64_t head_dim, int64_t queries) {
-  const auto cost = [&](int64_t slots) {
-    const int64_t replicas = lanes / slots;
-    return (head_dim + replicas - 1) / replicas + 3 * queries;
-  };
+template <typename Cost>
+Split best_split(int64_t heads, const Cost& cost) {
   const int64_t up = std::bit_ceil(static_cast<uint64_t>(heads));
   Split best{cost(up), {{heads, up}}};
   if (up == heads) return best;
   const int64_t down = up / 2;
-  Split rest = best_split(heads - down, lanes, head_dim, queries);
+  Split rest = best_split(heads - down, cost);
   if (cost(down) + rest.cost < best.cost) {
     best = {cost(down) + rest.cost, {{down, down}}};
     best.groups.insert(best.groups.end(), rest.groups.begin(), rest.groups.end());
@@ -32,18 +28,21 @@ Split best_split(int64_t heads, int64_t lanes, int64_t head_dim, int64_t queries
 
 }  // namespace
 
-PackedLayout::PackedLayout(const WindowShape& shape, int64_t lanes_in)
-    : lanes(lanes_in),
-      queries(shape.queries),
-      heads_(shape.heads),
-      head_dim_(shape.head_dim) {
+PackedLayout::PackedLayout(const WindowShape& shape, int64_t lanes_in, int64_t in_features,
+                           int64_t out_features)
+    : lanes(lanes_in), queries(shape.queries), heads_(shape.heads), head_dim_(shape.head_dim) {
   int64_t left = shape.heads;
   for (; left >= lanes; left -= lanes) add_group(lanes, lanes);
-  if (left > 0) {
-    for (const auto& [heads, slots] : best_split(left, lanes, head_dim_, queries).groups) {
-      add_group(heads, slots);
-    }
-  }
+  if (left == 0) return;
+  // A tap costs a group one operation per value vector and about three per query for its weights; a
+  // product costs every vector of a pixel one operation per feature.
+  const auto cost = [&](int64_t slots) {
+    const int64_t replicas = lanes / slots;
+    const int64_t vectors = (head_dim_ + replicas - 1) / replicas;
+    return shape.taps() * (vectors + 3 * queries) + in_features * (vectors + queries) +
+           out_features * vectors;
+  };
+  for (const auto& [heads, slots] : best_split(left, cost).groups) add_group(heads, slots);
 }
 
 void PackedLayout::add_group(int64_t heads, int64_t slots) {
@@ -79,6 +78,15 @@ std::vector<int32_t> PackedLayout::score_sources() const {
         sources[group.score_offset + l * lanes + lane] =
             static_cast<int32_t>(l * heads_ + group.first_head + slot);
       }
+  return sources;
+}
+
+std::vector<int32_t> PackedLayout::first_score_sources() const {
+  std::vector<int32_t> sources = score_sources();
+  for (const HeadGroup& group : groups)
+    for (int64_t i = 0; i < queries * lanes; ++i) {
+      if (i % lanes >= group.slots) sources[group.score_offset + i] = -1;
+    }
   return sources;
 }
 

@@ -24,7 +24,10 @@ struct HeadGroup {
 };
 
 struct PackedLayout {
-  PackedLayout(const WindowShape& shape, int64_t lanes);
+  // in_features and out_features: of the products before and behind the windows, 0 if there are none.
+  // They decide which of several layouts costs least.
+  PackedLayout(const WindowShape& shape, int64_t lanes, int64_t in_features = 0,
+               int64_t out_features = 0);
 
   int64_t lanes;
   int64_t queries;
@@ -39,6 +42,8 @@ struct PackedLayout {
   // that holds nothing.
   std::vector<int32_t> value_sources(const ValueLayout& layout) const;
   std::vector<int32_t> score_sources() const;
+  // The same, but -1 also where a score stands for the second time.
+  std::vector<int32_t> first_score_sources() const;
 
  private:
   void add_group(int64_t heads, int64_t slots);

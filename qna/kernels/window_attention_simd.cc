@@ -114,7 +114,7 @@ struct WindowEnds {
   void carve(ScratchArena& arena) {
     for (float*& buffer : dz) buffer = arena.take<float>(args.shape.outputs() * query_stride);
   }
-  void pack() {}
+  void pack(Runtime&) {}
   ReadMaps<T> source(int) const {
     return {layout,    value_map, score_map, args.values, args.value_layout.pixel_stride,
             args.scores, args.score_stride, args.mask, args.shape.height, args.shape.width};

@@ -68,7 +68,7 @@ struct BackwardTasks {
 constexpr int64_t kMostBackwardTasks = 32;
 
 // The parts that differ between window attention and the whole layer:
-//   Ends::carve(arena): takes its own scratch; pack(): fills it, once.
+//   Ends::carve(arena): takes its own scratch; pack(runtime): fills it, once.
 //   Ends::source(worker).fill(rectangle, records), .mask: packed rows of values and scores.
 //   Ends::gradient(task, worker): row(image, row, end) gives the packed dz of an output row, a plane
 //     per query `query_stride` apart (rows come in order, up to `end`); z(row) where the row's z is
@@ -130,7 +130,7 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
   tables = MakeTables(s, layout, bias, tap_weights, table_memory);
-  ends.pack();
+  ends.pack(runtime);
 
   const auto run_band = [&](const Worker& worker, const Task& part, auto& source, auto& gradient,
                             auto& sink, int64_t image, int64_t band) {

@@ -29,8 +29,9 @@ demo: setup ## build the program and time the layer on a few sizes
 	@printf '      make bench                 the full timing table\n'
 	@printf '      make test                  all tests\n'
 
-test: build ## build and run all tests
+test: build ## build and run all tests, the torch-free ones also under sanitizers
 	@ctest --preset release
+	@$(MAKE) asan
 
 bench: setup ## run the full timing table
 	$(call cmake,release,qna)

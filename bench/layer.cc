@@ -11,10 +11,10 @@
 
 #include "bench/measure.h"
 #include "qna/base/error.h"
+#include "qna/kernels/implementation.h"
 #include "qna/nn/qna.h"
 #include "qna/ops/composite.h"
 #include "qna/ops/torch_runtime.h"
-#include "qna/kernels/implementation.h"
 
 namespace qna::bench {
 namespace {
@@ -188,9 +188,9 @@ void run_case(const LayerBenchOptions& options, const LayerCase& shape, const st
                        measured[i].peak_bytes,
                        0};
     if (is_qna) {
-      result.extra_bytes =
-          train ? kept_bytes(problem)
-                : measured[i].peak_bytes - static_cast<int64_t>(problem.y.nbytes());
+      result.extra_bytes = train
+                               ? kept_bytes(problem)
+                               : measured[i].peak_bytes - static_cast<int64_t>(problem.y.nbytes());
     }
     results.push_back(result);
   }
@@ -203,25 +203,23 @@ std::vector<LayerCase> model_cases(int64_t batch) {
     const char* name;
     int64_t dim, heads, kernel;
   };
-  // Stage i has map side 56 >> i and 2^i times the features and heads; a stride-2 layer that doubles
-  // both ends it.
-  const Model models[] = {{"tiny", 64, 8, 3},
-                          {"tiny_7x7", 64, 8, 7},
-                          {"base", 96, 6, 3}};
+  // Stage i has map side 56 >> i and 2^i times the features and heads; a stride-2 layer that
+  // doubles both ends it.
+  const Model models[] = {{"tiny", 64, 8, 3}, {"tiny_7x7", 64, 8, 7}, {"base", 96, 6, 3}};
   std::vector<LayerCase> cases;
   for (const Model& model : models)
     for (int stage = 0; stage < 3; ++stage) {
       const int64_t side = 56 >> stage;
-      LayerCase c{.label = fmt::format("{}{} stage {}", model.name,
-                                       model.name == std::string("tiny") ? ", small" : "",
-                                       stage + 1),
-                  .kernel = model.kernel,
-                  .batch = batch,
-                  .height = side,
-                  .width = side,
-                  .in_features = model.dim << stage,
-                  .dim = model.dim << stage,
-                  .heads = model.heads << stage};
+      LayerCase c{
+          .label = fmt::format("{}{} stage {}", model.name,
+                               model.name == std::string("tiny") ? ", small" : "", stage + 1),
+          .kernel = model.kernel,
+          .batch = batch,
+          .height = side,
+          .width = side,
+          .in_features = model.dim << stage,
+          .dim = model.dim << stage,
+          .heads = model.heads << stage};
       cases.push_back(c);
       c.label += " down";
       c.dim *= 2;
@@ -240,9 +238,9 @@ std::vector<LayerResult> run_layer_bench(const LayerBenchOptions& options) {
   for (const LayerCase& shape : options.cases)
     for (const std::string& pass : options.passes)
       for (const int64_t threads : options.threads) {
-        progress(options, fmt::format("[{}/{}] {} k={} {}x{}x{} {} threads ...", ++done, total,
-                                      pass, shape.kernel, shape.height, shape.width, shape.dim,
-                                      threads));
+        progress(options,
+                 fmt::format("[{}/{}] {} k={} {}x{}x{} {} threads ...", ++done, total, pass,
+                             shape.kernel, shape.height, shape.width, shape.dim, threads));
         run_case(options, shape, pass, threads, results);
       }
   progress(options, "");
@@ -263,9 +261,9 @@ std::string layer_table(const std::vector<LayerResult>& results, const std::stri
       lines.push_back({&result, {}});
       continue;
     }
-    double& best =
-        lines.back().peers.try_emplace(result.subject, std::numeric_limits<double>::max())
-            .first->second;
+    double& best = lines.back()
+                       .peers.try_emplace(result.subject, std::numeric_limits<double>::max())
+                       .first->second;
     best = std::min(best, result.min_ms);
   }
   if (lines.empty()) return "";
@@ -283,13 +281,14 @@ std::string layer_table(const std::vector<LayerResult>& results, const std::stri
       return found == line.peers.end() ? std::string("-")
                                        : fmt::format("{:.2f}x", found->second / r.min_ms);
     };
-    const double map_bytes = static_cast<double>(r.shape.batch * r.shape.height * r.shape.width *
-                                                 r.shape.dim) * sizeof(float);
+    const double map_bytes =
+        static_cast<double>(r.shape.batch * r.shape.height * r.shape.width * r.shape.dim) *
+        sizeof(float);
     const std::string memory = r.pass == "train"
                                    ? fmt::format("keeps {:.2f} maps", r.extra_bytes / map_bytes)
                                    : fmt::format("{:.2f} MB", r.extra_bytes / 1e6);
-    const std::string map = fmt::format("{}x{}x{}x{}", r.shape.batch, r.shape.height,
-                                        r.shape.width, r.shape.dim);
+    const std::string map =
+        fmt::format("{}x{}x{}x{}", r.shape.batch, r.shape.height, r.shape.width, r.shape.dim);
     text += fmt::format("{:<24}{:>8}{:>3}{:>16}{:>4}{:>4}{:>10.3f}{:>12}{:>12}{:>12}{:>16}\n",
                         r.shape.label, r.pass, r.shape.kernel, map, r.shape.stride, r.threads,
                         r.min_ms, ratio("composite"), ratio("conv"), ratio("gemm"), memory);
@@ -304,12 +303,12 @@ std::string layer_csv(const std::vector<LayerResult>& results, const std::string
       "commit\n";
   for (const LayerResult& r : results) {
     const LayerCase& s = r.shape;
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{:.4f},{:.3f},{},{},{},"
-                        "\"{}\",\"{}\",{}\n",
-                        r.subject, r.pass, s.kernel, s.batch, s.height, s.width, s.dim, s.heads,
-                        s.queries, s.stride, r.threads, dtype, r.implementation, r.min_ms,
-                        r.median_ms, r.spread, r.peak_bytes, r.extra_bytes, s.in_features, s.label,
-                        machine_description(), commit());
+    text += fmt::format(
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{:.4f},{:.3f},{},{},{},"
+        "\"{}\",\"{}\",{}\n",
+        r.subject, r.pass, s.kernel, s.batch, s.height, s.width, s.dim, s.heads, s.queries,
+        s.stride, r.threads, dtype, r.implementation, r.min_ms, r.median_ms, r.spread, r.peak_bytes,
+        r.extra_bytes, s.in_features, s.label, machine_description(), commit());
   }
   return text;
 }

@@ -10,7 +10,7 @@ namespace qna::bench {
 
 // One shape to measure.
 struct LayerCase {
-  std::string label = "";   // where the shape comes from; may be empty
+  std::string label = "";  // where the shape comes from; may be empty
   int64_t kernel = 3;
   int64_t batch = 1;
   int64_t height = 256;
@@ -42,8 +42,9 @@ struct LayerResult {
   int64_t threads;
   std::string implementation;
   double min_ms, median_ms, spread;
-  int64_t peak_bytes;   // allocated during the run, the output included
-  int64_t extra_bytes;  // forward: peak without the output; train: kept between forward and backward
+  int64_t peak_bytes;  // allocated during the run, the output included
+  int64_t
+      extra_bytes;  // forward: peak without the output; train: kept between forward and backward
 };
 
 // The layer shapes of the paper's models at 224 px: every QnA block and down-sampling block.

@@ -1,5 +1,5 @@
-// Timing and memory of one piece of work, fairly: subjects take turns, so that what else the machine
-// does meets all of them alike.
+// Timing and memory of one piece of work, fairly: subjects take turns, so that what else the
+// machine does meets all of them alike.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,8 @@ void run_layer(LayerArguments& a) {
   }
   if (a.kernels.empty()) a.kernels = {3, 5, 7, 9, 11, 13};
   if (options.rounds == 0) options.rounds = 7;
-  check(options.peers.size() == 1 || std::count(options.peers.begin(), options.peers.end(), "none") == 0,
+  check(options.peers.size() == 1 ||
+            std::count(options.peers.begin(), options.peers.end(), "none") == 0,
         "--peer none must stand alone");
   if (a.models) {
     options.cases = bench::model_cases(a.batch == 0 ? 8 : a.batch);
@@ -81,7 +82,8 @@ void add_layer(CLI::App& bench) {
       verb->add_option("--queries", a->queries, "Learned queries [2]")->check(positive),
       verb->add_option("--stride", a->stride, "Stride of the windows [1]")->check(positive)};
   verb->add_option("--batch", a->batch, "Images [1; --models: 8]")->check(positive);
-  verb->add_option("--threads", a->options.threads, "Thread counts, one table line each [all cores]")
+  verb->add_option("--threads", a->options.threads,
+                   "Thread counts, one table line each [all cores]")
       ->check(positive)
       ->delimiter(',');
   verb->add_option("--pass", a->options.passes, "forward, train (forward and backward) [both]")
@@ -94,8 +96,8 @@ void add_layer(CLI::App& bench) {
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
   verb->add_option("--rounds", a->options.rounds, "Interleaved rounds [7; --quick: 3]")
       ->check(CLI::Range(1, 10000));
-  CLI::Option* models = verb->add_flag(
-      "--models", a->models, "The layer shapes of the QnA-ViT models at 224 px instead");
+  CLI::Option* models = verb->add_flag("--models", a->models,
+                                       "The layer shapes of the QnA-ViT models at 224 px instead");
   for (CLI::Option* option : shape) models->excludes(option);
   verb->add_flag("--quick", a->quick, "Fewer windows and rounds: ends in seconds");
   verb->add_option("--csv", a->csv, "Also write all measurements to this file");

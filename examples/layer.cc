@@ -1,5 +1,6 @@
-// The QnA layer in a small network of your own: a block at full resolution, one that halves the map,
-// one that doubles it again. Builds against an installed qna; see CMakeLists.txt beside this file.
+// The QnA layer in a small network of your own: a block at full resolution, one that halves the
+// map, one that doubles it again. Builds against an installed qna; see CMakeLists.txt beside this
+// file.
 #include <qna/qna.h>
 #include <torch/torch.h>
 
@@ -18,8 +19,8 @@ struct NetworkImpl : torch::nn::Module {
         "down", qna::nn::QnA(QnAOptions{
                     .in_features = 32, .out_features = 64, .heads = 8, .stride = {2, 2}}));
     up = register_module(
-        "up", qna::nn::QnA(QnAOptions{
-                  .in_features = 64, .out_features = 32, .heads = 8, .upsample = 2}));
+        "up",
+        qna::nn::QnA(QnAOptions{.in_features = 64, .out_features = 32, .heads = 8, .upsample = 2}));
   }
 
   torch::Tensor forward(torch::Tensor x) {  // [B, H, W, 32]

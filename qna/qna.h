@@ -2,10 +2,10 @@
 //
 //   qna::nn::QnA             the layer, a torch module                      qna/nn/qna.h
 //   qna::ops::layer          the same as one operator, x -> y               qna/ops/layer.h
-//   qna::ops::window_attention  over given scores and values                qna/ops/window_attention.h
+//   qna::ops::window_attention  over given scores and values qna/ops/window_attention.h
 //   qna::kernels::...        the torch-free kernels, by pointer             qna/kernels/*.h
-//   qna::kernels::force_implementation, implementations                     qna/kernels/implementation.h
-//   qna::Error               what all of them throw for a wrong argument    qna/base/error.h
+//   qna::kernels::force_implementation, implementations qna/kernels/implementation.h qna::Error
+//   what all of them throw for a wrong argument    qna/base/error.h
 #pragma once
 
 #include "qna/base/error.h"

@@ -1,6 +1,6 @@
 // What a kernel may ask of its surroundings: workers and scratch memory. Kernels start no threads
-// and take all memory that matters from here (the plain reference loops excepted), so the same kernel
-// runs under LibTorch's pool and allocator, or alone.
+// and take all memory that matters from here (the plain reference loops excepted), so the same
+// kernel runs under LibTorch's pool and allocator, or alone.
 #pragma once
 
 #include <cstddef>

@@ -46,14 +46,16 @@ struct PackedMatrix {
   const float* data;
   const float* bias;  // [vectors * lanes], zeros where there is none
   int64_t inner;
-  int64_t vectors;    // columns rounded up to vectors
+  int64_t vectors;  // columns rounded up to vectors
   int64_t columns;
 };
 
 HWY_INLINE int64_t PanelCount(int64_t vectors) { return (vectors + kMaxPanel - 1) / kMaxPanel; }
 
 // First vector of panel p.
-HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p) { return p * vectors / PanelCount(vectors); }
+HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p) {
+  return p * vectors / PanelCount(vectors);
+}
 
 // Writes [inner][columns] at(k, c) into packed form; `data` holds inner * vectors * lanes floats.
 template <typename At>

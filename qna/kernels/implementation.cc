@@ -21,9 +21,8 @@ KernelTable<T> reference_table() {
 
 std::vector<Implementation> make_list() {
   std::vector<Implementation> list;
-  list.push_back({"reference", "plain loops in double precision", true, 1,
-                  reference_table<float>(), reference_table<BFloat16>(),
-                  reference_table<Float16>(), &product_reference});
+  list.push_back({"reference", "plain loops in double precision", true, 1, reference_table<float>(),
+                  reference_table<BFloat16>(), reference_table<Float16>(), &product_reference});
   struct Row {
     int64_t target;
     const char* name;
@@ -43,15 +42,15 @@ std::vector<Implementation> make_list() {
     if (window.lanes == 0) continue;  // not in this build
     const bool is_static = row.target == HWY_STATIC_TARGET;
     if (is_static && &row != &rows[0]) continue;  // listed as baseline
-    list.push_back({row.name, row.description,
-                    is_static || (hwy::SupportedTargets() & row.target) != 0, window.lanes,
-                    {window.float32.forward, window.float32.backward, layer.float32,
-                     back.float32},
-                    {window.bfloat16.forward, window.bfloat16.backward, layer.bfloat16,
-                     back.bfloat16},
-                    {window.float16.forward, window.float16.backward, layer.float16,
-                     back.float16},
-                    layer.product});
+    list.push_back(
+        {row.name,
+         row.description,
+         is_static || (hwy::SupportedTargets() & row.target) != 0,
+         window.lanes,
+         {window.float32.forward, window.float32.backward, layer.float32, back.float32},
+         {window.bfloat16.forward, window.bfloat16.backward, layer.bfloat16, back.bfloat16},
+         {window.float16.forward, window.float16.backward, layer.float16, back.float16},
+         layer.product});
   }
   return list;
 }
@@ -166,10 +165,10 @@ void layer_backward(const LayerBackwardArgs<double>& args, Runtime& runtime) {
   layer_backward_reference(args, runtime);
 }
 
-#define QNA_INSTANTIATE(T)                                                         \
-  template void window_attention_forward<T>(const ForwardArgs<T>&, Runtime&);      \
-  template void window_attention_backward<T>(const BackwardArgs<T>&, Runtime&);    \
-  template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                   \
+#define QNA_INSTANTIATE(T)                                                      \
+  template void window_attention_forward<T>(const ForwardArgs<T>&, Runtime&);   \
+  template void window_attention_backward<T>(const BackwardArgs<T>&, Runtime&); \
+  template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                \
   template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(BFloat16)

@@ -25,8 +25,8 @@ struct LayerArgs {
   const Table<T>* tap_weights;   // [kh, kw, L, heads] or null
   const uint8_t* mask;           // [B, H, W] or null
   T* y;                          // [B, OH * upsample, OW * upsample, out_features]
-  // For the backward pass, or null: values and scores, [B, H, W, (dim, heads) and (L, heads)]. Never
-  // 16 bits: a rounded score of 20 would change the weights by percents.
+  // For the backward pass, or null: values and scores, [B, H, W, (dim, heads) and (L, heads)].
+  // Never 16 bits: a rounded score of 20 would change the weights by percents.
   Table<T>* kept = nullptr;
 };
 
@@ -42,23 +42,23 @@ struct LayerBackwardArgs {
   int64_t in_features;
   int64_t out_features;
   int64_t upsample = 1;
-  const T* grad_y;               // like LayerArgs::y
+  const T* grad_y;  // like LayerArgs::y
   const T* x;
-  const Table<T>* kept;          // from the forward pass
+  const Table<T>* kept;  // from the forward pass
   const Table<T>* score_weight;
   const Table<T>* value_weight;
   const Table<T>* out_weight;
   const Table<T>* bias;
   const Table<T>* tap_weights;
   const uint8_t* mask;
-  T* grad_x;                         // like x, or null
-  Table<T>* grad_score_weight;       // like the weights; the biases may be null
+  T* grad_x;                    // like x, or null
+  Table<T>* grad_score_weight;  // like the weights; the biases may be null
   Table<T>* grad_value_weight;
   Table<T>* grad_value_bias;
   Table<T>* grad_out_weight;
   Table<T>* grad_out_bias;
-  Table<T>* grad_bias;               // [kh, kw, L, heads]
-  Table<T>* grad_tap_weights;        // [kh, kw, L, heads]
+  Table<T>* grad_bias;         // [kh, kw, L, heads]
+  Table<T>* grad_tap_weights;  // [kh, kw, L, heads]
 };
 
 template <typename T>

@@ -143,8 +143,8 @@ struct LayerEnds {
         first_scores(layout.first_score_sources()),
         in_shape(args.in_features, layout.record(), args.grad_value_bias != nullptr),
         out_shape(layout.value_floats, args.out_features, args.grad_out_bias != nullptr),
-        step_rows(std::min((kStepWindows - 1) / args.shape.out_width() + 1,
-                           args.shape.out_height())),
+        step_rows(
+            std::min((kStepWindows - 1) / args.shape.out_width() + 1, args.shape.out_height())),
         pending_rows((kStepWindows - 1) / args.shape.width + 1),
         workers(worker_count, Worker(*this)) {}
 
@@ -186,8 +186,7 @@ struct LayerEnds {
     const WindowShape& s = args.shape;
     const std::vector<int32_t> values = layout.value_sources({s.features(), s.head_dim, 1});
     std::fill_n(zeros, std::max(in_transposed.vectors, out_transposed.vectors) * Lanes(), 0.0f);
-    PackMatrix(in_data, layout.record(), in_transposed.vectors, runtime,
-               [&](int64_t k, int64_t c) {
+    PackMatrix(in_data, layout.record(), in_transposed.vectors, runtime, [&](int64_t k, int64_t c) {
       if (c >= args.in_features) return 0.0f;
       if (k < layout.value_floats) {
         return values[k] < 0 ? 0.0f : args.value_weight[c * s.features() + values[k]];
@@ -197,8 +196,8 @@ struct LayerEnds {
     });
     PackMatrix(out_data, args.out_features, out_transposed.vectors, runtime,
                [&](int64_t k, int64_t c) {
-      return values[c] < 0 ? 0.0f : args.out_weight[values[c] * args.out_features + k];
-    });
+                 return values[c] < 0 ? 0.0f : args.out_weight[values[c] * args.out_features + k];
+               });
   }
 
   // From the sums of all tasks, in order, to the gradients of the weights.
@@ -257,8 +256,7 @@ struct LayerEnds {
     workers[worker].out_product.begin(out_sums[task]);
     std::fill_n(out_sums[task], out_shape.floats(), 0.0f);
     std::fill_n(in_sums[task], in_shape.floats(), 0.0f);
-    return {*this, workers[worker],
-            step_rows * args.shape.out_width() * layout.value_floats};
+    return {*this, workers[worker], step_rows * args.shape.out_width() * layout.value_floats};
   }
   Sink sink(int64_t task, int worker) {
     workers[worker].in_product.begin(in_sums[task]);

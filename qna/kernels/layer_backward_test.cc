@@ -142,9 +142,8 @@ TEST(LayerBackward, RandomShapes) {
     const LayerOptions options = random_options(random, shape, round);
     LayerProblem<float> problem(shape, options);
     const std::vector<float> grad_y = random_gradient(problem);
-    const Gradients<float> expected =
-        run<float>(problem, grad_y, &layer_forward_reference<float>,
-                   &layer_backward_reference<float>, 1);
+    const Gradients<float> expected = run<float>(problem, grad_y, &layer_forward_reference<float>,
+                                                 &layer_backward_reference<float>, 1);
     for (const Implementation* implementation : simd_implementations()) {
       SCOPED_TRACE(std::string(implementation->name) + " " + text(problem.shape) + " " +
                    text(options));
@@ -175,9 +174,8 @@ TEST(LayerBackward, BandsAndThreads) {
                                 .pad_right = 1};
         LayerProblem<float> problem(shape, {.in_features = 6, .out_features = 5, .mask = true});
         const std::vector<float> grad_y = random_gradient(problem);
-        const Gradients<float> expected =
-            run<float>(problem, grad_y, &layer_forward_reference<float>,
-                       &layer_backward_reference<float>, 1);
+        const Gradients<float> expected = run<float>(
+            problem, grad_y, &layer_forward_reference<float>, &layer_backward_reference<float>, 1);
         for (const Implementation* implementation : simd_implementations()) {
           SCOPED_TRACE(std::string(implementation->name) + " " + text(shape));
           const Gradients<float> one = run(problem, grad_y, *implementation, 1);
@@ -226,9 +224,8 @@ TEST(LayerBackward, ReferenceAgainstFiniteDifferences) {
     LayerProblem<double> problem(
         shape, {.in_features = 3, .out_features = 3, .upsample = upsample, .mask = true});
     const std::vector<double> grad_y = random_gradient(problem);
-    const Gradients<double> exact =
-        run<double>(problem, grad_y, &layer_forward_reference<double>,
-                    &layer_backward_reference<double>, 1);
+    const Gradients<double> exact = run<double>(problem, grad_y, &layer_forward_reference<double>,
+                                                &layer_backward_reference<double>, 1);
     const auto loss = [&] {
       const std::vector<double> y = problem.run(&layer_forward_reference<double>);
       double sum = 0;

@@ -60,8 +60,8 @@ void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime) {
   const std::vector<double> bias = widen(args.bias, s.taps() * s.scores());
   const std::vector<double> tap_weights = widen(args.tap_weights, s.taps() * s.scores());
 
-  project<T, Table<T>>(scores.data(), args.x, args.score_weight, nullptr, pixels,
-                       args.in_features, s.scores());
+  project<T, Table<T>>(scores.data(), args.x, args.score_weight, nullptr, pixels, args.in_features,
+                       s.scores());
   project(values.data(), args.x, args.value_weight, args.value_bias, pixels, args.in_features,
           s.features());
   const ValueLayout layout{s.features(), s.head_dim, 1};
@@ -88,8 +88,8 @@ void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime) {
   for (int64_t n = 0; args.kept != nullptr && n < pixels; ++n) {
     Table<T>* kept = args.kept + n * (s.features() + s.scores());
     for (int64_t c = 0; c < s.features(); ++c) {  // (dim, heads) order
-      kept[c] = static_cast<Table<T>>(
-          values[n * s.features() + c % s.heads * s.head_dim + c / s.heads]);
+      kept[c] =
+          static_cast<Table<T>>(values[n * s.features() + c % s.heads * s.head_dim + c / s.heads]);
     }
     for (int64_t c = 0; c < s.scores(); ++c) {
       kept[s.features() + c] = static_cast<Table<T>>(scores[n * s.scores() + c]);
@@ -130,10 +130,9 @@ void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime
   // z = attention, dz = dy Wo^T, dWo = z^T dy, dbo = sum of dy
   const ValueLayout layout{s.features(), s.head_dim, 1};
   std::vector<double> z(outputs * s.features());
-  window_attention_forward_reference<double>(
-      {s, scores.data(), s.scores(), values.data(), layout, bias_data, tap_data, args.mask, z.data(),
-       layout},
-      runtime);
+  window_attention_forward_reference<double>({s, scores.data(), s.scores(), values.data(), layout,
+                                              bias_data, tap_data, args.mask, z.data(), layout},
+                                             runtime);
   std::vector<double> dz(outputs * s.features(), 0.0);
   for (int64_t k = 0; k < s.features(); ++k)
     for (int64_t c = 0; c < out; ++c) {
@@ -194,8 +193,8 @@ void product_reference(const ProductArgs& args, Runtime&) {
   std::copy(c.begin(), c.end(), args.c);
 }
 
-#define QNA_INSTANTIATE(T)                                                            \
-  template void layer_forward_reference<T>(const LayerArgs<T>&, Runtime&);            \
+#define QNA_INSTANTIATE(T)                                                 \
+  template void layer_forward_reference<T>(const LayerArgs<T>&, Runtime&); \
   template void layer_backward_reference<T>(const LayerBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(double)

@@ -73,8 +73,8 @@ struct ProjectIn {
   }
   void multiply(const Rectangle& r, float* records) {
     const int64_t row_floats = args.in_features * args.shape.width;
-    const T* x = args.x + (r.image * args.shape.height + r.row) * row_floats +
-                 r.column * args.in_features;
+    const T* x =
+        args.x + (r.image * args.shape.height + r.row) * row_floats + r.column * args.in_features;
     const int64_t record = weights.in.columns;
     if (r.columns == args.shape.width) {  // whole rows lie one behind the other
       project(x, r.rows * r.columns, records, record);
@@ -106,7 +106,8 @@ struct ProjectIn {
     for (int64_t y = begin_y; y < end_y; ++y)
       for (int64_t x = begin_x; x < end_x; ++x) {
         const float* from = records + ((y - r.row) * r.columns + x - r.column) * record;
-        float* to = args.kept + ((r.image * s.height + y) * s.width + x) * (s.features() + s.scores());
+        float* to =
+            args.kept + ((r.image * s.height + y) * s.width + x) * (s.features() + s.scores());
         value_map.unpack(to, from);
         score_map.unpack(to + s.features(), from + value_map.count());
       }

@@ -1,5 +1,5 @@
-// Sums of outer products over rows: sum [m, n] += sum over rows of a [rows, m]^T b [rows, n], as the
-// gradients of weights need them. Rows are packed until there are enough to pay for reading and
+// Sums of outer products over rows: sum [m, n] += sum over rows of a [rows, m]^T b [rows, n], as
+// the gradients of weights need them. Rows are packed until there are enough to pay for reading and
 // writing the sum once.
 
 #if defined(QNA_KERNELS_OUTER_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)

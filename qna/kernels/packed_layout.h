@@ -24,8 +24,8 @@ struct HeadGroup {
 };
 
 struct PackedLayout {
-  // in_features and out_features: of the products before and behind the windows, 0 if there are none.
-  // They decide which of several layouts costs least.
+  // in_features and out_features: of the products before and behind the windows, 0 if there are
+  // none. They decide which of several layouts costs least.
   PackedLayout(const WindowShape& shape, int64_t lanes, int64_t in_features = 0,
                int64_t out_features = 0);
 

@@ -44,21 +44,21 @@ struct ValueLayout {
 template <typename T>
 struct ForwardArgs {
   WindowShape shape;
-  const T* scores;               // [B, H, W, L, heads], pixels score_stride apart
+  const T* scores;  // [B, H, W, L, heads], pixels score_stride apart
   int64_t score_stride;
-  const T* values;               // [B, H, W, heads x dim]
+  const T* values;  // [B, H, W, heads x dim]
   ValueLayout value_layout;
-  const Table<T>* bias;          // [kh, kw, L, heads] or null: 0
-  const Table<T>* tap_weights;   // [kh, kw, L, heads] or null: 1
-  const uint8_t* mask;           // [B, H, W], 0 takes no part; or null: all do
-  T* out;                        // [B, OH, OW, (L,) heads x dim]
-  ValueLayout out_layout;        // pixel_stride: from one window's (and query's) output to the next
+  const Table<T>* bias;         // [kh, kw, L, heads] or null: 0
+  const Table<T>* tap_weights;  // [kh, kw, L, heads] or null: 1
+  const uint8_t* mask;          // [B, H, W], 0 takes no part; or null: all do
+  T* out;                       // [B, OH, OW, (L,) heads x dim]
+  ValueLayout out_layout;       // pixel_stride: from one window's (and query's) output to the next
 };
 
 template <typename T>
 struct BackwardArgs {
   WindowShape shape;
-  const T* grad_out;             // like ForwardArgs::out
+  const T* grad_out;  // like ForwardArgs::out
   ValueLayout out_layout;
   const T* scores;
   int64_t score_stride;
@@ -67,12 +67,12 @@ struct BackwardArgs {
   const Table<T>* bias;
   const Table<T>* tap_weights;
   const uint8_t* mask;
-  T* grad_scores;                // like scores, pixels grad_score_stride apart
+  T* grad_scores;  // like scores, pixels grad_score_stride apart
   int64_t grad_score_stride;
-  T* grad_values;                // like values, by grad_value_layout
+  T* grad_values;  // like values, by grad_value_layout
   ValueLayout grad_value_layout;
-  Table<T>* grad_bias;           // [kh, kw, L, heads]
-  Table<T>* grad_tap_weights;    // [kh, kw, L, heads]
+  Table<T>* grad_bias;         // [kh, kw, L, heads]
+  Table<T>* grad_tap_weights;  // [kh, kw, L, heads]
 };
 
 // Plain loops in double, one softmax per window: what the words above say, and nothing else.

@@ -110,8 +110,8 @@ void window_attention_forward_reference(const ForwardArgs<T>& args, Runtime&) {
   });
 }
 
-// With g[t] = <dz, value[n(t)]>:  dp = w g,  ds = p (dp - sum_t p dp),  db = sum of ds over windows,
-// dw = sum of p g,  dvalue[n(t)] += w p dz.
+// With g[t] = <dz, value[n(t)]>:  dp = w g,  ds = p (dp - sum_t p dp),  db = sum of ds over
+// windows, dw = sum of p g,  dvalue[n(t)] += w p dz.
 template <typename T>
 void window_attention_backward_reference(const BackwardArgs<T>& args, Runtime&) {
   const WindowShape& s = args.shape;
@@ -169,8 +169,8 @@ void window_attention_backward_reference(const BackwardArgs<T>& args, Runtime&) 
   }
 }
 
-#define QNA_INSTANTIATE(T)                                                                  \
-  template void window_attention_forward_reference<T>(const ForwardArgs<T>&, Runtime&);     \
+#define QNA_INSTANTIATE(T)                                                              \
+  template void window_attention_forward_reference<T>(const ForwardArgs<T>&, Runtime&); \
   template void window_attention_backward_reference<T>(const BackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(double)

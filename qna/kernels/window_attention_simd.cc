@@ -52,9 +52,9 @@ void Forward(const ForwardArgs<T>& args, Runtime& runtime) {
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
   tables = MakeTables(s, layout, args.bias, args.tap_weights, table_memory);
   runtime.for_each(tasks.count, [&](int64_t task, int worker) {
-    ReadMaps<T> source{layout,      value_map,         score_map, args.values,
-                       args.value_layout.pixel_stride, args.scores, args.score_stride,
-                       args.mask,   s.height,          s.width};
+    ReadMaps<T> source{
+        layout,      value_map,         score_map, args.values, args.value_layout.pixel_stride,
+        args.scores, args.score_stride, args.mask, s.height,    s.width};
     WriteOutput<T> sink{s, out_map, args.out, args.out_layout.pixel_stride, layout.value_floats};
     StreamTask(plan, tasks, task, workers[worker], source, sink);
   });
@@ -116,8 +116,16 @@ struct WindowEnds {
   }
   void pack(Runtime&) {}
   ReadMaps<T> source(int) const {
-    return {layout,    value_map, score_map, args.values, args.value_layout.pixel_stride,
-            args.scores, args.score_stride, args.mask, args.shape.height, args.shape.width};
+    return {layout,
+            value_map,
+            score_map,
+            args.values,
+            args.value_layout.pixel_stride,
+            args.scores,
+            args.score_stride,
+            args.mask,
+            args.shape.height,
+            args.shape.width};
   }
   Gradient gradient(int64_t, int worker) const {
     return {args, out_map, layout.value_floats, query_stride, dz[worker]};

@@ -1,6 +1,7 @@
 // One row of windows, backward. The weights are computed again from the exponentials; nothing of
 // size taps x pixels is ever kept. With g[t] = <dz, value[n(t)]> per head:
-//   dp[l, t] = w g,  ds = p (dp - sum_t p dp),  db += ds,  dw += p g,  dvalue[n(t)] += (sum_l w p) dz
+//   dp[l, t] = w g,  ds = p (dp - sum_t p dp),  db += ds,  dw += p g,  dvalue[n(t)] += (sum_l w p)
+//   dz
 
 #if defined(QNA_KERNELS_WINDOW_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QNA_KERNELS_WINDOW_BACKWARD_INL_H_
@@ -17,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// Windows side by side that are done together: they share the pass over the tables, and a pixel that
-// several of them see is read and written once.
+// Windows side by side that are done together: they share the pass over the tables, and a pixel
+// that several of them see is read and written once.
 constexpr int kBackwardTile = 4;
 
 // Where the gradients of one row of windows are added.
@@ -28,8 +29,8 @@ struct GradRows {
   float* weight;          // [taps][score_floats]
 };
 
-// Per tile. `index` counts the taps that take part, row by row; `cell` the columns under a full tile,
-// row by row: tap x of window w lies in column x + w * stride.
+// Per tile. `index` counts the taps that take part, row by row; `cell` the columns under a full
+// tile, row by row: tap x of window w lies in column x + w * stride.
 struct BackwardScratch {
   static int64_t columns(const WindowShape& shape) {
     return shape.kernel_w + (kBackwardTile - 1) * shape.stride_w;
@@ -121,8 +122,8 @@ struct BackwardTile {
       }
   }
 
-  // g (+)= <dz, value> over kVectors vectors from `v` on; kWithZ: also z = sum of fold * value, which
-  // needs the same values.
+  // g (+)= <dz, value> over kVectors vectors from `v` on; kWithZ: also z = sum of fold * value,
+  // which needs the same values.
   template <int kVectors, bool kAdd, bool kWithZ>
   HWY_NOINLINE void Dots(const float* HWY_RESTRICT dz, int64_t v, float* HWY_RESTRICT z_out) const {
     const FloatTag d;
@@ -132,9 +133,8 @@ struct BackwardTile {
     const int64_t tap_step = plan.shape.dilation_w * plan.layout.record();
     for (int w = 0; w < kWindows; ++w) {
       const float* HWY_RESTRICT window_dz = dz + w * plan.layout.value_floats + v * lanes;
-      const int64_t offset =
-          (first_column() + w * plan.shape.stride_w) * plan.layout.record() + group.value_offset +
-          v * lanes;
+      const int64_t offset = (first_column() + w * plan.shape.stride_w) * plan.layout.record() +
+                             group.value_offset + v * lanes;
       float* HWY_RESTRICT g = scratch.g + w * lanes;
       const float* HWY_RESTRICT fold = scratch.fold + w * lanes;
       FloatVector grad[kVectors];
@@ -252,8 +252,8 @@ struct BackwardTile {
     const float* HWY_RESTRICT g = scratch.g;
     for (int w = 0; w < kWindows; ++w) mean[w] = hn::Zero(d);
     for (int64_t y = 0; y < rows.count; ++y) {
-      const float* HWY_RESTRICT weight = plan.tables.weight + first_tap(y) * score_floats +
-                                         group.score_offset + query * lanes;
+      const float* HWY_RESTRICT weight =
+          plan.tables.weight + first_tap(y) * score_floats + group.score_offset + query * lanes;
       const float* HWY_RESTRICT p = scratch.p + y * cell_row_step() + query * step();
       for (int64_t x = 0; x < count; ++x) {
         const FloatVector tap_weight = hn::Load(d, weight);
@@ -348,8 +348,7 @@ struct BackwardTile {
     const int64_t row_count = rows.count;
     const int64_t column_count = width();
     const int64_t pixel_step = plan.shape.dilation_w * plan.layout.record();
-    const int64_t offset =
-        first_column() * plan.layout.record() + group.value_offset + v * lanes;
+    const int64_t offset = first_column() * plan.layout.record() + group.value_offset + v * lanes;
     const int64_t dz_step = plan.layout.value_floats;
     const int64_t fold_window_step = lanes - plan.shape.stride_w * step();
     const BackwardScratch::Windows* HWY_RESTRICT seen_by = scratch.seen_by;

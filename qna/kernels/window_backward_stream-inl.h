@@ -53,8 +53,7 @@ struct BackwardTasks {
   }
   // How many rows of `band` the band before it contributes to.
   int64_t shared_rows(int64_t band) const {
-    return band == 0 || band >= bands ? 0
-                                      : std::max<int64_t>(0, reach(band - 1) - begin_row(band));
+    return band == 0 || band >= bands ? 0 : std::max<int64_t>(0, reach(band - 1) - begin_row(band));
   }
 
   const WindowShape& shape;
@@ -70,7 +69,8 @@ constexpr int64_t kMostBackwardTasks = 32;
 // The parts that differ between window attention and the whole layer:
 //   Ends::carve(arena): takes its own scratch; pack(runtime): fills it, once.
 //   Ends::source(worker).fill(rectangle, records), .mask: packed rows of values and scores.
-//   Ends::gradient(task, worker): row(image, row, end) gives the packed dz of an output row, a plane
+//   Ends::gradient(task, worker): row(image, row, end) gives the packed dz of an output row, a
+//   plane
 //     per query `query_stride` apart (rows come in order, up to `end`); z(row) where the row's z is
 //     wanted, or null; done(image, row) is told when the row is finished, finish() ends the task.
 //   Ends::sink(task, worker): take(image, row, records) gets finished rows of gradients in order;
@@ -165,8 +165,7 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
         source.fill(rows, records, rows);
         const int64_t first_pixel = (image * s.height + filled) * s.width;
         Exponentials(layout, records, exp_slot(filled),
-                     source.mask == nullptr ? nullptr : source.mask + first_pixel,
-                     count * s.width);
+                     source.mask == nullptr ? nullptr : source.mask + first_pixel, count * s.width);
         std::fill_n(slot(worker.grads, filled), count * row_floats, 0.0f);
         filled += count;
       }
@@ -184,12 +183,10 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
       }
       std::fill_n(worker.row_bias, table_floats, 0.0f);
       std::fill_n(worker.row_weight, table_floats, 0.0f);
-      BackwardRow(plan,
-                  TapRows{worker.record_rows, worker.exp_rows, range.begin,
-                          range.end - range.begin},
-                  GradRows{worker.grad_rows, worker.row_bias, worker.row_weight},
-                  gradient.row(image, i, windows_end), gradient.z(i), gradient.query_stride,
-                  worker.window);
+      BackwardRow(
+          plan, TapRows{worker.record_rows, worker.exp_rows, range.begin, range.end - range.begin},
+          GradRows{worker.grad_rows, worker.row_bias, worker.row_weight},
+          gradient.row(image, i, windows_end), gradient.z(i), gradient.query_stride, worker.window);
       gradient.done(image, i);
       for (int64_t c = 0; c < table_floats; ++c) {
         part.bias[c] += worker.row_bias[c];

@@ -26,9 +26,9 @@ inline int64_t ForwardRowFloats(const WindowShape& shape) {
 
 // weights [tap][kWindows][lanes] (+)= sum over kQueries queries of w p.
 template <int kWindows, int kQueries, bool kAdd>
-HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
-                            const HeadGroup& group, int64_t query, float* HWY_RESTRICT weights,
-                            float* HWY_RESTRICT exact) {
+HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
+                              const TapColumns& columns, const HeadGroup& group, int64_t query,
+                              float* HWY_RESTRICT weights, float* HWY_RESTRICT exact) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   const int64_t score_floats = plan.layout.score_floats;
@@ -92,8 +92,8 @@ HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows, const
 // z [kVectors] of one window = sum over taps of weight * value.
 template <int kVectors>
 HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
-                          int64_t value_offset, const float* HWY_RESTRICT weights,
-                          int64_t weight_step, float* HWY_RESTRICT z) {
+                            int64_t value_offset, const float* HWY_RESTRICT weights,
+                            int64_t weight_step, float* HWY_RESTRICT z) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   const int64_t tap_step = plan.shape.dilation_w * plan.layout.record();
@@ -115,8 +115,8 @@ HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const T
 }
 
 // The same for two windows side by side, `stride` columns apart, that share all columns but the
-// outer ones: a value is loaded once for both. Needs dilation 1 and stride <= kernel_w. Each window's
-// taps are added in the same order as in Aggregate, so the bits are the same.
+// outer ones: a value is loaded once for both. Needs dilation 1 and stride <= kernel_w. Each
+// window's taps are added in the same order as in Aggregate, so the bits are the same.
 template <int kVectors>
 HWY_NOINLINE void AggregatePair(const WindowPlan& plan, const TapRows& rows,
                                 const TapColumns& columns, int64_t value_offset,
@@ -230,8 +230,8 @@ HWY_INLINE void ForwardTile(const WindowPlan& plan, const TapRows& rows, const T
 }
 
 // Windows [begin, end) of an output row. `origin` is the input column at which the rows' pointers
-// start, `width` how many columns they hold. z: [end - begin][value_floats], a plane for every query
-// if separate, z_query_stride apart.
+// start, `width` how many columns they hold. z: [end - begin][value_floats], a plane for every
+// query if separate, z_query_stride apart.
 inline HWY_NOINLINE void ForwardRow(const WindowPlan& plan, const TapRows& rows, int64_t begin,
                                     int64_t end, int64_t origin, int64_t width, float* z,
                                     int64_t z_query_stride, float* scratch) {
@@ -246,8 +246,7 @@ inline HWY_NOINLINE void ForwardRow(const WindowPlan& plan, const TapRows& rows,
       const TapColumns columns = columns_at(j);
       float* out = z + (j - begin) * z_stride;
       const int64_t last = j + kTileWindows - 1;
-      if (columns.count() == s.kernel_w && last < end &&
-          columns_at(last).count() == s.kernel_w) {
+      if (columns.count() == s.kernel_w && last < end && columns_at(last).count() == s.kernel_w) {
         ForwardTile<kTileWindows>(plan, rows, columns, group, out, z_stride, z_query_stride,
                                   scratch);
         j += kTileWindows;

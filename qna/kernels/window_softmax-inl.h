@@ -31,7 +31,8 @@ namespace HWY_NAMESPACE {
 // 2^-45 of kMinSum.
 constexpr float kMinScore = -87.0f;
 constexpr float kMinSum = 0x1p-80f;
-// exp(83) = 2^119.7. The smallest B is 2^-24 (kMaxBiasSpread), so a clamped tap adds 2^95.7 at least.
+// exp(83) = 2^119.7. The smallest B is 2^-24 (kMaxBiasSpread), so a clamped tap adds 2^95.7 at
+// least.
 constexpr float kMaxScore = 83.0f;
 constexpr float kMaxSum = 0x1p95f;
 // 24 * ln 2. Where the finite biases of a query and head are further apart, every window is done
@@ -50,11 +51,11 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Bias and tap weights in the order of the packed scores: [taps][score_floats].
 struct WindowTables {
-  float* bias;              // less its maximum over the taps: at most 0
-  float* exp_bias;          // B
-  float* weight;            // w
-  float* exp_bias_weight;   // B w
-  bool always_exact;        // the biases are too far apart for the fast way
+  float* bias;             // less its maximum over the taps: at most 0
+  float* exp_bias;         // B
+  float* weight;           // w
+  float* exp_bias_weight;  // B w
+  bool always_exact;       // the biases are too far apart for the fast way
 };
 
 inline int64_t TableFloats(const WindowShape& shape, const PackedLayout& layout) {

@@ -37,7 +37,8 @@ struct StreamTasks {
     // Bands only where images and strips do not busy the workers; each band reads span_h - stride_h
     // rows of its neighbour again.
     const int64_t others = std::max<int64_t>(1, s.batch * strips);
-    const int64_t wanted = workers == 1 || others % workers == 0 ? 1 : (2 * workers - 1) / others + 1;
+    const int64_t wanted =
+        workers == 1 || others % workers == 0 ? 1 : (2 * workers - 1) / others + 1;
     const int64_t most = std::max<int64_t>(1, s.out_height() / std::max(step_rows, s.span_h() / 2));
     bands = std::min(wanted, most);
     band_rows = (s.out_height() - 1) / bands + 1;
@@ -59,7 +60,8 @@ struct StreamTasks {
 
 // What one worker needs.
 struct StreamScratch {
-  static StreamScratch carve(ScratchArena& arena, const WindowPlan& plan, const StreamTasks& tasks) {
+  static StreamScratch carve(ScratchArena& arena, const WindowPlan& plan,
+                             const StreamTasks& tasks) {
     const int64_t pixels = tasks.ring_rows * tasks.ring_columns;
     StreamScratch s;
     s.records = arena.take<float>(pixels * plan.layout.record());
@@ -83,10 +85,10 @@ struct Rectangle {
   int64_t image, row, rows, column, columns;
 };
 
-// Source::fill(rectangle, records, owned): the rectangle's packed records, row after row. Neighbouring
-// tasks both ask for the pixels between them; exactly one owns each (`owned` may be larger than the
-// image part the task asks for).
-// Sink::take(rectangle of outputs, z, z_query_stride): their packed outputs, row after row.
+// Source::fill(rectangle, records, owned): the rectangle's packed records, row after row.
+// Neighbouring tasks both ask for the pixels between them; exactly one owns each (`owned` may be
+// larger than the image part the task asks for). Sink::take(rectangle of outputs, z,
+// z_query_stride): their packed outputs, row after row.
 template <typename Source, typename Sink>
 void StreamTask(const WindowPlan& plan, const StreamTasks& tasks, int64_t task,
                 const StreamScratch& scratch, Source& source, Sink& sink) {
@@ -123,8 +125,7 @@ void StreamTask(const WindowPlan& plan, const StreamTasks& tasks, int64_t task,
   for (int64_t i0 = i_begin; i0 < i_end; i0 += tasks.step_rows) {
     const int64_t i1 = std::min(i_end, i0 + tasks.step_rows);
     const int64_t need = std::max<int64_t>(0, i0 * s.stride_h - s.pad_top);
-    const int64_t need_end =
-        std::min(s.height, (i1 - 1) * s.stride_h - s.pad_top + s.span_h());
+    const int64_t need_end = std::min(s.height, (i1 - 1) * s.stride_h - s.pad_top + s.span_h());
     for (int64_t y = std::max(filled, need); y < need_end;) {
       const int64_t slot = y % tasks.ring_rows;
       const int64_t count = std::min(need_end - y, tasks.ring_rows - slot);

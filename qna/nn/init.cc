@@ -6,10 +6,13 @@ namespace qna::nn {
 
 void truncated_normal_(torch::Tensor& tensor, double stddev) {
   torch::NoGradGuard no_grad;
-  // By the inverse of the normal distribution: erf(-2 / sqrt 2) to erf(2 / sqrt 2) covers the range.
+  // By the inverse of the normal distribution: erf(-2 / sqrt 2) to erf(2 / sqrt 2) covers the
+  // range.
   const double edge = std::erf(2.0 / std::sqrt(2.0));
-  tensor.uniform_(-edge, edge).erfinv_().mul_(std::sqrt(2.0) * stddev).clamp_(-2 * stddev,
-                                                                              2 * stddev);
+  tensor.uniform_(-edge, edge)
+      .erfinv_()
+      .mul_(std::sqrt(2.0) * stddev)
+      .clamp_(-2 * stddev, 2 * stddev);
 }
 
 void lecun_normal_(torch::Tensor& tensor, int64_t fan_in) {

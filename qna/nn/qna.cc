@@ -136,7 +136,8 @@ std::optional<torch::Tensor> QnAImpl::tap_weights() const {
     case AttentionScale::kAverage:
       return torch::full(table, 1.0 / o.queries, query.options().requires_grad(false));
     case AttentionScale::kSigned: {
-      torch::Tensor signs = torch::ones({o.queries * o.heads}, query.options().requires_grad(false));
+      torch::Tensor signs =
+          torch::ones({o.queries * o.heads}, query.options().requires_grad(false));
       signs.narrow(0, o.queries * o.heads / 2, o.queries * o.heads / 2).fill_(-1);
       return signs.view({o.queries, o.heads}).expand(table);
     }

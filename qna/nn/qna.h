@@ -28,19 +28,19 @@ struct QnAOptions {
   int64_t features = 0;      // D, inside the layer; 0: as out_features
   int64_t out_features = 0;  // 0: as features, or as in_features if that is 0 too
   int64_t heads = 8;
-  int64_t queries = 2;       // with upsample > 1 always upsample * upsample (2 and 0: not given)
+  int64_t queries = 2;  // with upsample > 1 always upsample * upsample (2 and 0: not given)
   std::array<int64_t, 2> kernel_size = {3, 3};  // height, width
   std::array<int64_t, 2> stride = {1, 1};
   std::array<int64_t, 2> dilation = {1, 1};
   // top, bottom, left, right; nothing: half the window, so that stride 1 keeps the size. An even
   // window gets its extra row and column at the bottom and right.
   std::optional<std::array<int64_t, 4>> padding = std::nullopt;
-  int64_t upsample = 1;      // s: the map grows s times, each window's s * s queries fill a block
+  int64_t upsample = 1;  // s: the map grows s times, each window's s * s queries fill a block
   bool normalize_queries = true;
   bool normalize_stop_gradient = false;  // the queries' norm counts as a constant
   bool relative_bias = true;
   AttentionScale attention_scale = AttentionScale::kPerTap;  // with upsample > 1: kNone is used
-  bool bias = false;         // biases of keys, values and output
+  bool bias = false;                                         // biases of keys, values and output
 };
 
 // Attention in overlapping windows with learned queries.
@@ -48,8 +48,8 @@ struct QnAOptions {
 //   QnA layer(QnAOptions{.in_features = 64, .heads = 8, .kernel_size = {7, 7}});
 //   Tensor y = layer(x);  // x [B, H, W, 64], channels last -> [B, H, W, 64]
 //
-// Any height and width. With stride it down-samples, with `upsample` it up-samples. When no gradient
-// is wanted (torch::NoGradGuard, inference mode) one fused kernel runs on the CPU.
+// Any height and width. With stride it down-samples, with `upsample` it up-samples. When no
+// gradient is wanted (torch::NoGradGuard, inference mode) one fused kernel runs on the CPU.
 class QnAImpl : public torch::nn::Cloneable<QnAImpl> {
  public:
   // Throws qna::Error if the options do not fit together.

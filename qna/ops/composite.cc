@@ -54,8 +54,9 @@ at::Tensor exp_bias(const at::Tensor& bias) {
 }
 
 struct Inputs {
-  at::Tensor scores, values, bias, tap_weights;  // in the compute type; the last two may be undefined
-  at::Tensor taking_part;                        // [B, H, W, 1, 1] bool, or undefined
+  at::Tensor scores, values, bias,
+      tap_weights;         // in the compute type; the last two may be undefined
+  at::Tensor taking_part;  // [B, H, W, 1, 1] bool, or undefined
 };
 
 Inputs prepare(const at::Tensor& scores, const at::Tensor& values, const OptionalTensor& bias,
@@ -74,8 +75,7 @@ Inputs prepare(const at::Tensor& scores, const at::Tensor& values, const Optiona
 }  // namespace
 
 at::Tensor window_attention_composite(const at::Tensor& scores, const at::Tensor& values,
-                                      const OptionalTensor& bias,
-                                      const OptionalTensor& tap_weights,
+                                      const OptionalTensor& bias, const OptionalTensor& tap_weights,
                                       const OptionalTensor& mask, const WindowShape& s) {
   if (s.batch == 0) return window_attention_gather(scores, values, bias, tap_weights, mask, s);
   const Inputs in = prepare(scores, values, bias, tap_weights, mask);
@@ -131,8 +131,9 @@ at::Tensor window_attention_gather(const at::Tensor& scores, const at::Tensor& v
   const double infinity = std::numeric_limits<double>::infinity();
 
   // For every window and tap its row and column, and whether it lies on the map.
-  const at::Tensor rows = (at::arange(s.out_height(), indices) * s.stride_h - s.pad_top).unsqueeze(1) +
-                          at::arange(s.kernel_h, indices) * s.dilation_h;  // [OH, kh]
+  const at::Tensor rows =
+      (at::arange(s.out_height(), indices) * s.stride_h - s.pad_top).unsqueeze(1) +
+      at::arange(s.kernel_h, indices) * s.dilation_h;  // [OH, kh]
   const at::Tensor columns =
       (at::arange(s.out_width(), indices) * s.stride_w - s.pad_left).unsqueeze(1) +
       at::arange(s.kernel_w, indices) * s.dilation_w;  // [OW, kw]
@@ -179,7 +180,8 @@ at::Tensor window_attention_gather(const at::Tensor& scores, const at::Tensor& v
 
 at::Tensor spread_queries(const at::Tensor& z, int64_t upsample) {
   if (upsample == 1) return z.squeeze(3);
-  return z.unflatten(3, {upsample, upsample})  // [B, OH, OW, s, s, features]
+  return z
+      .unflatten(3, {upsample, upsample})  // [B, OH, OW, s, s, features]
       .transpose(2, 3)
       .flatten(3, 4)
       .flatten(1, 2);

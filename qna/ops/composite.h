@@ -10,12 +10,12 @@ namespace qna::ops {
 // sums. Stable: shifted by a maximum, and where a window's sum is still too small to trust, the
 // answer comes from window_attention_gather. Arguments as for window_attention, already checked.
 at::Tensor window_attention_composite(const at::Tensor& scores, const at::Tensor& values,
-                                      const OptionalTensor& bias,
-                                      const OptionalTensor& tap_weights,
+                                      const OptionalTensor& bias, const OptionalTensor& tap_weights,
                                       const OptionalTensor& mask,
                                       const kernels::WindowShape& shape);
 
-// A softmax per window over gathered taps: exact for every finite input, with taps times the memory.
+// A softmax per window over gathered taps: exact for every finite input, with taps times the
+// memory.
 at::Tensor window_attention_gather(const at::Tensor& scores, const at::Tensor& values,
                                    const OptionalTensor& bias, const OptionalTensor& tap_weights,
                                    const OptionalTensor& mask, const kernels::WindowShape& shape);

@@ -16,7 +16,7 @@ namespace qna::ops {
 using OptionalTensor = std::optional<at::Tensor>;
 
 struct WindowGeometry {
-  std::array<int64_t, 2> kernel_size = {3, 3};   // height, width
+  std::array<int64_t, 2> kernel_size = {3, 3};  // height, width
   std::array<int64_t, 2> stride = {1, 1};
   std::array<int64_t, 4> padding = {0, 0, 0, 0};  // top, bottom, left, right
   std::array<int64_t, 2> dilation = {1, 1};
@@ -25,8 +25,7 @@ struct WindowGeometry {
 // The geometry from the operators' integer lists. Throws qna::Error unless they have 2, 2, 4 and 2
 // numbers.
 WindowGeometry make_geometry(at::IntArrayRef kernel_size, at::IntArrayRef stride,
-                             at::IntArrayRef padding, at::IntArrayRef dilation,
-                             const char* caller);
+                             at::IntArrayRef padding, at::IntArrayRef dilation, const char* caller);
 
 // To and from one list of 10 numbers, in the order above: what autograd keeps.
 std::vector<int64_t> geometry_to_list(const WindowGeometry& geometry);

@@ -67,7 +67,8 @@ at::Tensor forward_autograd(const at::Tensor& x, const LayerParameters& p,
   return layer_with_gradient(x, p, check_mask(mask, shape, kName), geometry, upsample);
 }
 
-// The map goes to the lower precision; the weights stay as they are, since the arithmetic is float32.
+// The map goes to the lower precision; the weights stay as they are, since the arithmetic is
+// float32.
 template <c10::DispatchKey kKey, c10::DeviceType kDevice>
 at::Tensor forward_autocast(const at::Tensor& x, const LayerParameters& p,
                             const OptionalTensor& mask, const WindowGeometry& geometry,
@@ -86,9 +87,8 @@ at::Tensor unpacked(const at::Tensor& x, const at::Tensor& score_weight,
                     const at::Tensor& value_weight, const OptionalTensor& value_bias,
                     const at::Tensor& out_weight, const OptionalTensor& out_bias,
                     const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                    const OptionalTensor& mask, at::IntArrayRef kernel_size,
-                    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
-                    int64_t upsample) {
+                    const OptionalTensor& mask, at::IntArrayRef kernel_size, at::IntArrayRef stride,
+                    at::IntArrayRef padding, at::IntArrayRef dilation, int64_t upsample) {
   return kImplementation(
       x, {score_weight, value_weight, value_bias, out_weight, out_bias, bias, tap_weights}, mask,
       make_geometry(kernel_size, stride, padding, dilation, kName), upsample);
@@ -189,9 +189,10 @@ void register_layer(Libraries& libraries) {
   libraries.definitions.def(
       "layer(Tensor x, Tensor score_weight, Tensor value_weight, Tensor? value_bias, "
       "Tensor out_weight, Tensor? out_bias, Tensor? bias, Tensor? tap_weights, Tensor? mask, "
-      "int[2] kernel_size, int[2] stride, int[4] padding, int[2] dilation, int upsample) -> Tensor");
-  libraries.definitions.impl("layer", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,
-                                                      unpacked<forward_any>));
+      "int[2] kernel_size, int[2] stride, int[4] padding, int[2] dilation, int upsample) -> "
+      "Tensor");
+  libraries.definitions.impl(
+      "layer", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, unpacked<forward_any>));
   libraries.cpu.impl("layer", unpacked<forward_cpu>);
   libraries.meta.impl("layer", unpacked<forward_meta>);
   libraries.autograd_cpu.impl("layer", unpacked<forward_autograd>);

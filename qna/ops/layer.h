@@ -25,9 +25,9 @@ struct LayerParameters {
 // A key bias has no place here: it adds the same number to every score of a query and head, which
 // the softmax takes out again.
 //
-// On the CPU in float32, bfloat16 and float16, without gradients, one fused kernel streams the image
-// through and allocates nothing that grows with it. With gradients, x and the map of values and
-// scores are kept for the backward pass, and the rest is computed again there.
+// On the CPU in float32, bfloat16 and float16, without gradients, one fused kernel streams the
+// image through and allocates nothing that grows with it. With gradients, x and the map of values
+// and scores are kept for the backward pass, and the rest is computed again there.
 at::Tensor layer(const at::Tensor& x, const LayerParameters& parameters, const OptionalTensor& mask,
                  const WindowGeometry& geometry, int64_t upsample = 1);
 

@@ -24,9 +24,8 @@ struct Layer : torch::autograd::Function<Layer> {
     const LayerParameters p{score_weight, value_weight, value_bias, out_weight,
                             out_bias,     bias,         tap_weights};
     const WindowShape s = layer_shape(x, p, mask, geometry, upsample);
-    const at::Tensor kept =
-        at::empty({s.batch, s.height, s.width, s.features() + s.scores()},
-                  x.options().dtype(at::kFloat));
+    const at::Tensor kept = at::empty({s.batch, s.height, s.width, s.features() + s.scores()},
+                                      x.options().dtype(at::kFloat));
     at::Tensor y = layer_fused(x, p, mask, s, upsample, kept);
     context->save_for_backward({x, score_weight, value_weight, or_undefined(value_bias), out_weight,
                                 or_undefined(out_bias), or_undefined(bias),
@@ -39,14 +38,17 @@ struct Layer : torch::autograd::Function<Layer> {
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
-    const LayerParameters p{saved[1], saved[2],             or_nothing(saved[3]),
-                            saved[4], or_nothing(saved[5]), or_nothing(saved[6]),
+    const LayerParameters p{saved[1],
+                            saved[2],
+                            or_nothing(saved[3]),
+                            saved[4],
+                            or_nothing(saved[5]),
+                            or_nothing(saved[6]),
                             or_nothing(saved[7])};
     const OptionalTensor mask = or_nothing(saved[8]);
     const int64_t upsample = context->saved_data["upsample"].toInt();
-    const WindowShape s =
-        layer_shape(x, p, mask, geometry_from_list(context->saved_data["geometry"].toIntVector()),
-                    upsample);
+    const WindowShape s = layer_shape(
+        x, p, mask, geometry_from_list(context->saved_data["geometry"].toIntVector()), upsample);
     variable_list gradients;
     if (at::GradMode::is_enabled()) {  // create_graph: gradients of gradients are wanted
       const variable_list inputs(saved.begin(), saved.begin() + 8);

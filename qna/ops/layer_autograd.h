@@ -1,4 +1,5 @@
-// The layer with gradients: fused kernels forward and backward; higher orders by the composite form.
+// The layer with gradients: fused kernels forward and backward; higher orders by the composite
+// form.
 #pragma once
 
 #include "qna/ops/layer.h"
@@ -9,8 +10,8 @@ at::Tensor layer_with_gradient(const at::Tensor& x, const LayerParameters& param
                                const OptionalTensor& mask, const WindowGeometry& geometry,
                                int64_t upsample);
 
-// The fused forward pass on checked arguments, for a dtype that has a kernel. `kept`, if defined, gets
-// the values and scores in float32: [B, H, W, (dim, heads) and (L, heads)].
+// The fused forward pass on checked arguments, for a dtype that has a kernel. `kept`, if defined,
+// gets the values and scores in float32: [B, H, W, (dim, heads) and (L, heads)].
 at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& parameters,
                        const OptionalTensor& mask, const kernels::WindowShape& shape,
                        int64_t upsample, const at::Tensor& kept = {});

@@ -12,13 +12,13 @@ torch::Library implementations_for(c10::DispatchKey key) {
 void register_operators() {
   // Lives as long as the process: the dispatcher keeps what a Library registered while it lives.
   static Libraries* const libraries = [] {
-    auto* list = new Libraries{
-        torch::Library(torch::Library::DEF, "qna", std::nullopt, __FILE__, __LINE__),
-        implementations_for(c10::DispatchKey::CPU),
-        implementations_for(c10::DispatchKey::Meta),
-        implementations_for(c10::DispatchKey::AutogradCPU),
-        implementations_for(c10::DispatchKey::AutocastCPU),
-        implementations_for(c10::DispatchKey::AutocastCUDA)};
+    auto* list =
+        new Libraries{torch::Library(torch::Library::DEF, "qna", std::nullopt, __FILE__, __LINE__),
+                      implementations_for(c10::DispatchKey::CPU),
+                      implementations_for(c10::DispatchKey::Meta),
+                      implementations_for(c10::DispatchKey::AutogradCPU),
+                      implementations_for(c10::DispatchKey::AutocastCPU),
+                      implementations_for(c10::DispatchKey::AutocastCUDA)};
     register_window_attention(*list);
     register_layer(*list);
     return list;

@@ -116,9 +116,8 @@ at::Tensor forward_autocast(const at::Tensor& scores, const at::Tensor& values,
   c10::impl::ExcludeDispatchKeyGuard guard(kKey);
   const at::ScalarType type = at::autocast::get_autocast_dtype(kDevice);
   return window_attention(at::autocast::cached_cast(type, scores, kDevice),
-                          at::autocast::cached_cast(type, values, kDevice), bias, tap_weights,
-                          mask, make_geometry(kernel_size, stride, padding, dilation, kName),
-                          separate);
+                          at::autocast::cached_cast(type, values, kDevice), bias, tap_weights, mask,
+                          make_geometry(kernel_size, stride, padding, dilation, kName), separate);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The operator qna::window_attention: attention in overlapping windows over given scores and values.
+// The operator qna::window_attention: attention in overlapping windows over given scores and
+// values.
 #pragma once
 
 #include <tuple>
@@ -31,8 +32,8 @@ kernels::WindowShape window_attention_shape(const at::Tensor& scores, const at::
                                             const OptionalTensor& mask,
                                             const WindowGeometry& geometry, bool separate);
 
-// Gradients of scores, values, bias and tap_weights by the fused kernels, CPU only. The last two are
-// float32 whatever the maps' dtype.
+// Gradients of scores, values, bias and tap_weights by the fused kernels, CPU only. The last two
+// are float32 whatever the maps' dtype.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> window_attention_backward(
     const at::Tensor& grad_out, const at::Tensor& scores, const at::Tensor& values,
     const OptionalTensor& bias, const OptionalTensor& tap_weights, const OptionalTensor& mask,

@@ -33,8 +33,8 @@ struct WindowAttention : torch::autograd::Function<WindowAttention> {
         context->saved_data["separate"].toBool());
     variable_list gradients;
     if (at::GradMode::is_enabled()) {  // create_graph: gradients of gradients are wanted
-      gradients = differentiable_gradients(
-          {scores, values, bias, tap_weights}, grad_outputs[0], [&] {
+      gradients =
+          differentiable_gradients({scores, values, bias, tap_weights}, grad_outputs[0], [&] {
             return window_attention_composite(scores, values, or_nothing(bias),
                                               or_nothing(tap_weights), or_nothing(mask), shape);
           });

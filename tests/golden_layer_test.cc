@@ -60,6 +60,7 @@ constexpr Name kNames[] = {
 class GoldenLayer : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
+    at::set_num_threads(1);  // the maps are tiny; threads would wait for each other
     golden = testing::read_safetensors(std::string(QNA_GOLDEN_DIR) + "/" + GetParam());
     config = nlohmann::json::parse(golden.metadata.at("config"));
   }

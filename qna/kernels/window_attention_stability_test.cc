@@ -294,5 +294,17 @@ TEST(WindowAttentionStability, NaNStaysWhereItIs) {
     }
 }
 
+// A window that holds nothing but NaN is not an empty one.
+TEST(WindowAttentionStability, OnlyNaN) {
+  Problem problem({.height = 2, .width = 3, .heads = 9, .kernel_h = 1, .kernel_w = 1}, {});
+  std::fill(problem.scores.begin(), problem.scores.end(), kNaN);
+  for (const Implementation* implementation : simd_implementations()) {
+    SCOPED_TRACE(implementation->name);
+    for (const double z : run_implementation(*implementation, problem).out) {
+      EXPECT_TRUE(std::isnan(z));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace qna::kernels::testing

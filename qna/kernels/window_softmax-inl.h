@@ -178,8 +178,16 @@ inline HWY_NOINLINE void ExactAttention(const WindowPlan& plan, const TapRows& r
   };
   // The scores' maximum first: the difference of near numbers is exact, score + bias is not.
   FloatVector top = minus_infinity;
-  each_tap([&](FloatVector score, FloatVector, float*)
-               HWY_ATTR { top = hn::IfThenElse(hn::Gt(score, top), score, top); });
+  auto nan = hn::IsNaN(top);
+  each_tap([&](FloatVector score, FloatVector, float*) HWY_ATTR {
+    top = hn::IfThenElse(hn::Gt(score, top), score, top);
+    nan = hn::Or(nan, hn::IsNaN(score));
+  });
+  if (hn::AllTrue(d, hn::Eq(top, minus_infinity)) && hn::AllFalse(d, nan)) {  // all masked
+    each_tap([&](FloatVector, FloatVector, float* out)
+                 HWY_ATTR { hn::Store(hn::Zero(d), d, out); });
+    return;
+  }
   top = or_zero(top);
   FloatVector maximum = minus_infinity;
   each_tap([&](FloatVector score, FloatVector bias, float* out) HWY_ATTR {

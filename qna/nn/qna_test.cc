@@ -18,6 +18,12 @@ constexpr AttentionScale kScales[] = {AttentionScale::kPerTap, AttentionScale::k
                                       AttentionScale::kOnes,   AttentionScale::kAverage,
                                       AttentionScale::kSigned, AttentionScale::kNone};
 
+// The maps are tiny; on a busy machine threads would only wait for each other.
+class OneThread : public ::testing::Environment {
+  void SetUp() override { at::set_num_threads(1); }
+};
+const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new OneThread);
+
 // No parameter stays at a value that hides a mistake (zeros, ones).
 void randomize(QnA& layer, uint64_t seed = 1) {
   torch::manual_seed(seed);

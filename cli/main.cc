@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "cli/verbs.h"
 
@@ -20,6 +22,13 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    // CLI11 asks for a verb before it looks at what stands in its place.
+    const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+    if (unknown.empty()) return app.exit(error) == 0 ? 0 : 2;
+    std::fprintf(stderr, "qna: unknown verb '%s'; run 'qna --help' for a list\n",
+                 unknown.front().c_str());
+    return 2;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const c10::Error& error) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -37,13 +38,17 @@ struct Window {
   // p[t] = softmax over the window of score + bias; all 0 where no tap takes part.
   void attention(int64_t query, int64_t head, std::vector<double>& p) const {
     const WindowShape& s = args.shape;
-    double maximum = kMinusInfinity;
+    const int64_t channel = query * s.heads + head;
+    // The scores' maximum goes first: beside a score of 1e38 a bias would vanish even in double.
+    double top = kMinusInfinity;
     for (int64_t t = 0; t < s.taps(); ++t) {
       const int64_t n = pixel(t);
-      p[t] = kMinusInfinity;
-      if (n < 0) continue;
-      const int64_t channel = query * s.heads + head;
-      p[t] = to_float(args.scores[n * args.score_stride + channel]);
+      p[t] = n < 0 ? kMinusInfinity : to_float(args.scores[n * args.score_stride + channel]);
+      top = std::max(top, p[t]);
+    }
+    double maximum = kMinusInfinity;
+    for (int64_t t = 0; t < s.taps(); ++t) {
+      if (top != kMinusInfinity) p[t] -= top;
       if (args.bias != nullptr) p[t] += args.bias[t * s.scores() + channel];
       // A NaN becomes the maximum and so spreads over the window.
       if (!(p[t] <= maximum)) maximum = p[t];

@@ -33,9 +33,10 @@ test: build ## build and run all tests, the torch-free ones also under sanitizer
 	@ctest --preset release
 	@$(MAKE) asan
 
-bench: setup ## run the full timing table
+bench: setup ## run the full timing tables: window sizes, then the models' layers
 	$(call cmake,release,qna)
 	@build/release/qna bench layer
+	@build/release/qna bench layer --models
 
 asan: setup ## run the torch-free tests under the address and undefined-behaviour sanitizers
 	$(call cmake,asan)

@@ -2,15 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <map>
 
 #include "bench/measure.h"
 #include "qna/base/error.h"
+#include "qna/base/progress.h"
 #include "qna/kernels/implementation.h"
 #include "qna/nn/qna.h"
 #include "qna/ops/composite.h"
@@ -24,13 +23,6 @@ at::ScalarType dtype_of(const std::string& name) {
   if (name == "bfloat16") return at::kBFloat16;
   if (name == "float16") return at::kHalf;
   fail("--dtype must be float32, bfloat16 or float16, got '{}'", name);
-}
-
-// A progress line on a terminal; nothing elsewhere.
-void progress(const LayerBenchOptions& options, const std::string& text) {
-  if (options.quiet || isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r\033[K%s", text.c_str());
-  std::fflush(stderr);
 }
 
 // Everything one shape needs: the layer, its input, and the peers.
@@ -234,16 +226,16 @@ std::vector<LayerResult> run_layer_bench(const LayerBenchOptions& options) {
   count_allocations();
   std::vector<LayerResult> results;
   const size_t total = options.cases.size() * options.passes.size() * options.threads.size();
-  size_t done = 0;
+  Progress progress(static_cast<int64_t>(total));
+  int64_t done = 0;
   for (const LayerCase& shape : options.cases)
     for (const std::string& pass : options.passes)
       for (const int64_t threads : options.threads) {
-        progress(options,
-                 fmt::format("[{}/{}] {} k={} {}x{}x{} {} threads ...", ++done, total, pass,
-                             shape.kernel, shape.height, shape.width, shape.dim, threads));
+        progress.show(done++,
+                      fmt::format("{}, window {}, map {}x{}x{}, {} threads", pass, shape.kernel,
+                                  shape.height, shape.width, shape.dim, threads));
         run_case(options, shape, pass, threads, results);
       }
-  progress(options, "");
   return results;
 }
 
@@ -267,13 +259,14 @@ std::string layer_table(const std::vector<LayerResult>& results, const std::stri
     best = std::min(best, result.min_ms);
   }
   if (lines.empty()) return "";
+  const int label_width = labels ? 25 : 0;
   std::string text = fmt::format(
       "{}; {}; kernels: {}; commit {}\n"
       "minimum of interleaved rounds; a ratio above 1 says the QnA layer is that much faster\n\n",
       machine_description(), dtype, lines.front().qna->implementation, commit());
-  text += fmt::format("{:<24}{:>8}{:>3}{:>16}{:>4}{:>4}{:>10}{:>12}{:>12}{:>12}{:>16}\n",
-                      labels ? "layer" : "", "pass", "k", "map", "str", "thr", "qna ms",
-                      "composite", "conv", "2 gemms", "extra memory");
+  text += fmt::format("{:<{}}{:>8}{:>3}{:>16}{:>4}{:>4}{:>10}{:>12}{:>12}{:>12}{:>16}\n",
+                      labels ? "layer" : "", label_width, "pass", "k", "map", "str", "thr",
+                      "qna ms", "composite", "conv", "2 gemms", "extra memory");
   for (const Line& line : lines) {
     const LayerResult& r = *line.qna;
     const auto ratio = [&](const char* peer) {
@@ -289,9 +282,10 @@ std::string layer_table(const std::vector<LayerResult>& results, const std::stri
                                    : fmt::format("{:.2f} MB", r.extra_bytes / 1e6);
     const std::string map =
         fmt::format("{}x{}x{}x{}", r.shape.batch, r.shape.height, r.shape.width, r.shape.dim);
-    text += fmt::format("{:<24}{:>8}{:>3}{:>16}{:>4}{:>4}{:>10.3f}{:>12}{:>12}{:>12}{:>16}\n",
-                        r.shape.label, r.pass, r.shape.kernel, map, r.shape.stride, r.threads,
-                        r.min_ms, ratio("composite"), ratio("conv"), ratio("gemm"), memory);
+    text +=
+        fmt::format("{:<{}}{:>8}{:>3}{:>16}{:>4}{:>4}{:>10.3f}{:>12}{:>12}{:>12}{:>16}\n",
+                    r.shape.label, label_width, r.pass, r.shape.kernel, map, r.shape.stride,
+                    r.threads, r.min_ms, ratio("composite"), ratio("conv"), ratio("gemm"), memory);
   }
   return text;
 }

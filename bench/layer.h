@@ -29,7 +29,6 @@ struct LayerBenchOptions {
   std::vector<std::string> peers = {"composite", "conv", "gemm"};
   std::string dtype = "float32";
   int rounds = 7;
-  bool quiet = false;  // no progress on stderr
 };
 
 // Peers: `composite`, the paper's algorithm in ATen operators; `conv`, a dense convolution of the

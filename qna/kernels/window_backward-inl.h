@@ -98,28 +98,17 @@ struct BackwardTile {
   // 1 / sums of all queries; p of the windows that need their own maximum.
   HWY_INLINE void Prepare() {
     const int64_t queries = plan.shape.queries;
-    int64_t l = 0;
-    for (; l + 2 <= queries; l += 2) StoreInverseSums<2>(l);
-    if (l < queries) StoreInverseSums<1>(l);
+    distrusted =
+        StoreInverseSums<kWindows>(plan, rows, columns, group, 0, queries, scratch.inverse, step());
     if (HWY_LIKELY(distrusted == 0)) return;
     for (int w = 0; w < kWindows; ++w) {
       if ((distrusted >> w & 1) == 0) continue;
       const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
       float* p = scratch.p + w * plan.shape.stride_w * cell_step() + w * Lanes();
-      for (l = 0; l < queries; ++l) {
+      for (int64_t l = 0; l < queries; ++l) {
         ExactAttention(plan, rows, window, group, l, p + l * step(), cell_step(), cell_row_step());
       }
     }
-  }
-
-  template <int kQueries>
-  HWY_INLINE void StoreInverseSums(int64_t query) {
-    FloatVector inverse[kWindows][kQueries];
-    distrusted |= InverseSums(plan, rows, columns, group, query, inverse);
-    for (int l = 0; l < kQueries; ++l)
-      for (int w = 0; w < kWindows; ++w) {
-        hn::Store(inverse[w][l], FloatTag(), scratch.inverse + (query + l) * step() + w * Lanes());
-      }
   }
 
   // g (+)= <dz, value> over kVectors vectors from `v` on; kWithZ: also z = sum of fold * value,

@@ -19,16 +19,30 @@ namespace HWY_NAMESPACE {
 // Windows side by side that share a pass over the bias table.
 constexpr int kTileWindows = 4;
 
-// Scratch of ForwardRow: the weights of a tile, and p of one query.
-inline int64_t ForwardRowFloats(const WindowShape& shape) {
-  return (kTileWindows + 1) * shape.taps() * Lanes();
-}
+// Values that a block of tap rows reads should leave room in the first-level cache for the tables,
+// the exponentials and the weights.
+constexpr int64_t kBlockBytes = 16 << 10;
 
-// weights [tap][kWindows][lanes] (+)= sum over kQueries queries of w p.
+// Scratch of ForwardRow.
+struct ForwardScratch {
+  static int64_t floats(const WindowShape& shape) {
+    return ((kTileWindows + 1) * shape.taps() + kTileWindows * shape.queries) * Lanes();
+  }
+  ForwardScratch(const WindowShape& shape, float* memory)
+      : weights(memory),
+        exact(weights + kTileWindows * shape.taps() * Lanes()),
+        inverse(exact + shape.taps() * Lanes()) {}
+  float* weights;  // [tap][windows][lanes] of a tile
+  float* exact;    // [tap][lanes]: p of one query and window
+  float* inverse;  // [queries][windows][lanes]: 1 / sum
+};
+
+// weights [tap][kWindows][lanes] (+)= sum over kQueries queries of w p, for the taps in `rows`.
 template <int kWindows, int kQueries, bool kAdd>
 HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
                               const TapColumns& columns, const HeadGroup& group, int64_t query,
-                              float* HWY_RESTRICT weights, float* HWY_RESTRICT exact) {
+                              const float* HWY_RESTRICT inverse_memory,
+                              float* HWY_RESTRICT weights) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   const int64_t score_floats = plan.layout.score_floats;
@@ -36,11 +50,13 @@ HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
   const int64_t window_step = plan.shape.stride_w * score_floats;
   const int64_t tap_step = plan.shape.dilation_w * score_floats;
   FloatVector inverse[kWindows][kQueries];
-  const uint32_t distrusted = InverseSums(plan, rows, columns, group, query, inverse);
+  for (int w = 0; w < kWindows; ++w)
+    for (int l = 0; l < kQueries; ++l) {
+      inverse[w][l] = hn::Load(d, inverse_memory + (l * kWindows + w) * lanes);
+    }
   // Vector stores may alias anything in the compiler's eyes: keep what the loop needs in locals.
   const int64_t count = columns.count();
   const int64_t row_count = rows.count;
-  float* HWY_RESTRICT out = weights;
   for (int64_t y = 0; y < row_count; ++y) {
     const float* HWY_RESTRICT e =
         rows.exps[y] + columns.start * score_floats + columns.range.begin * tap_step + offset;
@@ -57,48 +73,75 @@ HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
           const FloatVector factor = hn::Load(d, b + l * lanes);
           sum = l == 0 ? hn::Mul(scaled, factor) : hn::MulAdd(scaled, factor, sum);
         }
-        if (kAdd) sum = hn::Add(sum, hn::Load(d, out + w * lanes));
-        hn::Store(sum, d, out + w * lanes);
+        if (kAdd) sum = hn::Add(sum, hn::Load(d, weights + w * lanes));
+        hn::Store(sum, d, weights + w * lanes);
       }
-      out += kWindows * lanes;
+      weights += kWindows * lanes;
       e += tap_step;
       b += score_floats;
     }
   }
-  if (HWY_LIKELY(distrusted == 0)) return;
-  // Rare: the windows that need their own maximum. What the fast way wrote for them is replaced
-  // (kAdd: was infinite or NaN at worst in the sum, so the earlier queries are added again).
+}
+
+// The same for queries [query, query + count), in pairs.
+template <int kWindows>
+HWY_INLINE void FoldAll(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
+                        const HeadGroup& group, int64_t query, int64_t count,
+                        const ForwardScratch& scratch) {
+  const int64_t step = kWindows * Lanes();
+  if (count == 1) {
+    return FoldQueries<kWindows, 1, false>(plan, rows, columns, group, query, scratch.inverse,
+                                           scratch.weights);
+  }
+  FoldQueries<kWindows, 2, false>(plan, rows, columns, group, query, scratch.inverse,
+                                  scratch.weights);
+  int64_t l = 2;
+  for (; l + 2 <= count; l += 2) {
+    FoldQueries<kWindows, 2, true>(plan, rows, columns, group, query + l,
+                                   scratch.inverse + l * step, scratch.weights);
+  }
+  if (l < count) {
+    FoldQueries<kWindows, 1, true>(plan, rows, columns, group, query + l,
+                                   scratch.inverse + l * step, scratch.weights);
+  }
+}
+
+// Rare: the weights of the windows that need their own maximum replace what the fast way wrote.
+template <int kWindows>
+HWY_NOINLINE void FoldExactly(const WindowPlan& plan, const TapRows& rows,
+                              const TapColumns& columns, const HeadGroup& group, int64_t query,
+                              int64_t count, uint32_t distrusted, const ForwardScratch& scratch) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  const int64_t width = columns.count();
   for (int w = 0; w < kWindows; ++w) {
     if ((distrusted >> w & 1) == 0) continue;
     const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
-    for (int64_t l = 0; l < query + kQueries; ++l) {
-      if (!kAdd && l < query) continue;
-      ExactAttention(plan, rows, window, group, l, exact, lanes, count * lanes);
-      for (int64_t i = 0; i < row_count * count; ++i) {
-        const int64_t y = rows.first + i / count;
-        const int64_t x = columns.range.begin + i % count;
-        const FloatVector factor =
-            hn::Load(d, plan.tables.weight + (y * plan.shape.kernel_w + x) * score_floats +
-                            group.score_offset + l * lanes);
-        float* cell = weights + (i * kWindows + w) * lanes;
-        const bool first = l == (kAdd ? 0 : query);
-        const FloatVector before = first ? hn::Zero(d) : hn::Load(d, cell);
-        hn::Store(hn::MulAdd(factor, hn::Load(d, exact + i * lanes), before), d, cell);
+    for (int64_t l = query; l < query + count; ++l) {
+      ExactAttention(plan, rows, window, group, l, scratch.exact, lanes, width * lanes);
+      for (int64_t i = 0; i < rows.count * width; ++i) {
+        const int64_t tap =
+            (rows.first + i / width) * plan.shape.kernel_w + columns.range.begin + i % width;
+        const FloatVector factor = hn::Load(d, plan.tables.weight + tap * plan.layout.score_floats +
+                                                   group.score_offset + l * lanes);
+        float* cell = scratch.weights + (i * kWindows + w) * lanes;
+        const FloatVector before = l == query ? hn::Zero(d) : hn::Load(d, cell);
+        hn::Store(hn::MulAdd(factor, hn::Load(d, scratch.exact + i * lanes), before), d, cell);
       }
     }
   }
 }
 
-// z [kVectors] of one window = sum over taps of weight * value.
+// z [kVectors] of one window (+)= sum over taps of weight * value. `add`: to what z holds.
 template <int kVectors>
 HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
-                            int64_t value_offset, const float* HWY_RESTRICT weights,
+                            bool add, int64_t value_offset, const float* HWY_RESTRICT weights,
                             int64_t weight_step, float* HWY_RESTRICT z) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   const int64_t tap_step = plan.shape.dilation_w * plan.layout.record();
   FloatVector sums[kVectors];
-  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+  for (int v = 0; v < kVectors; ++v) sums[v] = add ? hn::Load(d, z + v * lanes) : hn::Zero(d);
   for (int64_t y = 0; y < rows.count; ++y) {
     const float* HWY_RESTRICT value = rows.records[y] + columns.start * plan.layout.record() +
                                       columns.range.begin * tap_step + value_offset;
@@ -119,7 +162,7 @@ HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const T
 // window's taps are added in the same order as in Aggregate, so the bits are the same.
 template <int kVectors>
 HWY_NOINLINE void AggregatePair(const WindowPlan& plan, const TapRows& rows,
-                                const TapColumns& columns, int64_t value_offset,
+                                const TapColumns& columns, bool add, int64_t value_offset,
                                 const float* HWY_RESTRICT weights, int64_t weight_step,
                                 float* HWY_RESTRICT z, int64_t z_stride) {
   const FloatTag d;
@@ -129,7 +172,10 @@ HWY_NOINLINE void AggregatePair(const WindowPlan& plan, const TapRows& rows,
   const int64_t kernel_w = plan.shape.kernel_w;
   FloatVector first[kVectors];
   FloatVector second[kVectors];
-  for (int v = 0; v < kVectors; ++v) first[v] = second[v] = hn::Zero(d);
+  for (int v = 0; v < kVectors; ++v) {
+    first[v] = add ? hn::Load(d, z + v * lanes) : hn::Zero(d);
+    second[v] = add ? hn::Load(d, z + z_stride + v * lanes) : hn::Zero(d);
+  }
   for (int64_t y = 0; y < rows.count; ++y) {
     const float* HWY_RESTRICT value = rows.records[y] + columns.start * record + value_offset;
     const float* HWY_RESTRICT first_weight = weights;
@@ -172,7 +218,7 @@ HWY_NOINLINE void AggregatePair(const WindowPlan& plan, const TapRows& rows,
 
 template <int kWindows>
 HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
-                              const TapColumns& columns, const HeadGroup& group,
+                              const TapColumns& columns, const HeadGroup& group, bool add,
                               const float* weights, float* z, int64_t z_stride) {
   const int64_t lanes = Lanes();
   const int64_t step = kWindows * lanes;
@@ -187,10 +233,10 @@ HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
         const int64_t offset = group.value_offset + v * lanes;
         float* out = z + w * z_stride + offset;
         if (pairs) {
-          AggregatePair<vectors.value>(plan, rows, window, offset, weights + w * lanes, step, out,
-                                       z_stride);
+          AggregatePair<vectors.value>(plan, rows, window, add, offset, weights + w * lanes, step,
+                                       out, z_stride);
         } else {
-          Aggregate<vectors.value>(plan, rows, window, offset, weights + w * lanes, step, out);
+          Aggregate<vectors.value>(plan, rows, window, add, offset, weights + w * lanes, step, out);
         }
       }
     }
@@ -201,32 +247,32 @@ HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
   run(std::integral_constant<int, 1>());
 }
 
+// The output z of kWindows windows side by side, by queries [query, query + count) together.
 template <int kWindows>
 HWY_INLINE void ForwardTile(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
-                            const HeadGroup& group, float* z, int64_t z_stride,
-                            int64_t z_query_stride, float* scratch) {
-  float* weights = scratch;
-  float* exact = scratch + kTileWindows * plan.shape.taps() * Lanes();
-  const int64_t queries = plan.shape.queries;
-  if (plan.shape.separate) {
-    for (int64_t l = 0; l < queries; ++l) {
-      FoldQueries<kWindows, 1, false>(plan, rows, columns, group, l, weights, exact);
-      AggregateTile<kWindows>(plan, rows, columns, group, weights, z + l * z_query_stride,
-                              z_stride);
+                            const HeadGroup& group, int64_t query, int64_t count, float* z,
+                            int64_t z_stride, const ForwardScratch& scratch) {
+  const int64_t step = kWindows * Lanes();
+  const uint32_t distrusted =
+      StoreInverseSums<kWindows>(plan, rows, columns, group, query, count, scratch.inverse, step);
+  // A large window goes by blocks of tap rows, each for all windows of the tile, so that its values
+  // come from the first-level cache; the sums are the same, in the same order.
+  const int64_t row_bytes =
+      plan.shape.kernel_w * group.vectors * Lanes() * static_cast<int64_t>(sizeof(float));
+  const int64_t blocks =
+      distrusted != 0 ? 1 : (rows.count * row_bytes + kBlockBytes - 1) / kBlockBytes;
+  const int64_t block = (rows.count + blocks - 1) / std::max<int64_t>(1, blocks);
+  int64_t y = 0;
+  do {
+    const TapRows part{rows.records + y, rows.exps + y, rows.first + y,
+                       std::min(block, rows.count - y)};
+    FoldAll<kWindows>(plan, part, columns, group, query, count, scratch);
+    if (HWY_UNLIKELY(distrusted != 0)) {
+      FoldExactly<kWindows>(plan, part, columns, group, query, count, distrusted, scratch);
     }
-    return;
-  }
-  int64_t l = 0;
-  if (queries == 1) {
-    FoldQueries<kWindows, 1, false>(plan, rows, columns, group, l++, weights, exact);
-  } else {
-    FoldQueries<kWindows, 2, false>(plan, rows, columns, group, l, weights, exact);
-    for (l = 2; l + 2 <= queries; l += 2) {
-      FoldQueries<kWindows, 2, true>(plan, rows, columns, group, l, weights, exact);
-    }
-    if (l < queries) FoldQueries<kWindows, 1, true>(plan, rows, columns, group, l, weights, exact);
-  }
-  AggregateTile<kWindows>(plan, rows, columns, group, weights, z, z_stride);
+    AggregateTile<kWindows>(plan, part, columns, group, y > 0, scratch.weights, z, z_stride);
+    y += block;
+  } while (y < rows.count);
 }
 
 // Windows [begin, end) of an output row. `origin` is the input column at which the rows' pointers
@@ -234,8 +280,10 @@ HWY_INLINE void ForwardTile(const WindowPlan& plan, const TapRows& rows, const T
 // query if separate, z_query_stride apart.
 inline HWY_NOINLINE void ForwardRow(const WindowPlan& plan, const TapRows& rows, int64_t begin,
                                     int64_t end, int64_t origin, int64_t width, float* z,
-                                    int64_t z_query_stride, float* scratch) {
+                                    int64_t z_query_stride, float* scratch_memory) {
   const WindowShape& s = plan.shape;
+  const ForwardScratch scratch(s, scratch_memory);
+  const int64_t together = s.separate ? 1 : s.queries;  // queries that share an output
   const int64_t z_stride = plan.layout.value_floats;
   const auto columns_at = [&](int64_t j) {
     const int64_t start = j * s.stride_w - s.pad_left - origin;
@@ -246,14 +294,17 @@ inline HWY_NOINLINE void ForwardRow(const WindowPlan& plan, const TapRows& rows,
       const TapColumns columns = columns_at(j);
       float* out = z + (j - begin) * z_stride;
       const int64_t last = j + kTileWindows - 1;
-      if (columns.count() == s.kernel_w && last < end && columns_at(last).count() == s.kernel_w) {
-        ForwardTile<kTileWindows>(plan, rows, columns, group, out, z_stride, z_query_stride,
-                                  scratch);
-        j += kTileWindows;
-      } else {
-        ForwardTile<1>(plan, rows, columns, group, out, z_stride, z_query_stride, scratch);
-        ++j;
+      const bool tile =
+          columns.count() == s.kernel_w && last < end && columns_at(last).count() == s.kernel_w;
+      for (int64_t l = 0; l < s.queries; l += together, out += z_query_stride) {
+        if (tile) {
+          ForwardTile<kTileWindows>(plan, rows, columns, group, l, together, out, z_stride,
+                                    scratch);
+        } else {
+          ForwardTile<1>(plan, rows, columns, group, l, together, out, z_stride, scratch);
+        }
       }
+      j += tile ? kTileWindows : 1;
     }
   }
 }

@@ -18,6 +18,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/contrib/math/math-inl.h"
 #include "qna/kernels/gemm-inl.h"
@@ -253,6 +254,28 @@ HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
       if (!hn::AllTrue(d, trusted)) distrusted |= 1u << w;
       inverse[w][l] = hn::Div(hn::Set(d, 1.0f), sums[w][l]);
     }
+  return distrusted;
+}
+
+// The same for queries [query, query + count), into inverse [count][kWindows][lanes], queries
+// `step` apart.
+template <int kWindows>
+HWY_INLINE uint32_t StoreInverseSums(const WindowPlan& plan, const TapRows& rows,
+                                     const TapColumns& columns, const HeadGroup& group,
+                                     int64_t query, int64_t count, float* HWY_RESTRICT inverse,
+                                     int64_t step) {
+  uint32_t distrusted = 0;
+  const auto run = [&](auto queries, int64_t l) HWY_ATTR {
+    FloatVector sums[kWindows][queries.value];
+    distrusted |= InverseSums(plan, rows, columns, group, query + l, sums);
+    for (int w = 0; w < kWindows; ++w)
+      for (int i = 0; i < queries.value; ++i) {
+        hn::Store(sums[w][i], FloatTag(), inverse + (l + i) * step + w * Lanes());
+      }
+  };
+  int64_t l = 0;
+  for (; l + 2 <= count; l += 2) run(std::integral_constant<int, 2>(), l);
+  if (l < count) run(std::integral_constant<int, 1>(), l);
   return distrusted;
 }
 

@@ -67,7 +67,7 @@ struct StreamScratch {
     s.records = arena.take<float>(pixels * plan.layout.record());
     s.exps = arena.take<float>(pixels * plan.layout.score_floats);
     s.z = arena.take<float>(plan.shape.outputs() * tasks.step_windows * plan.layout.value_floats);
-    s.row = arena.take<float>(ForwardRowFloats(plan.shape));
+    s.row = arena.take<float>(ForwardScratch::floats(plan.shape));
     s.record_rows = arena.take<const float*>(plan.shape.kernel_h);
     s.exp_rows = arena.take<const float*>(plan.shape.kernel_h);
     return s;

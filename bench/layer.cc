@@ -45,7 +45,6 @@ struct Problem {
     grad = torch::randn_like(y);
     z = torch::randn({y.size(0) * y.size(1) * y.size(2), c.dim});
     conv_grad = torch::randn_like(conv(x));
-    parameters = layer->parameters_for_layer();
     rows = x.to(at::kFloat).flatten(0, 2);
     const int64_t columns = c.dim + c.queries * c.heads;
     in_weight = torch::randn({c.in_features, columns});
@@ -96,7 +95,6 @@ struct Problem {
   LayerCase shape;
   nn::QnA layer;
   at::Tensor x, y, grad, z, conv_weight, conv_grad;
-  ops::LayerParameters parameters;
   at::Tensor rows, in_weight, out_weight, projected, out;
 };
 

@@ -27,12 +27,9 @@ std::vector<int64_t> out_sizes(const WindowShape& s) {
 
 at::Tensor forward_cpu(const at::Tensor& scores, const at::Tensor& values,
                        const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                       const OptionalTensor& mask, at::IntArrayRef kernel_size,
-                       at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
-                       bool separate) {
-  const WindowShape shape = window_attention_shape(
-      scores, values, bias, tap_weights, mask,
-      make_geometry(kernel_size, stride, padding, dilation, kName), separate);
+                       const OptionalTensor& mask, const WindowGeometry& geometry, bool separate) {
+  const WindowShape shape =
+      window_attention_shape(scores, values, bias, tap_weights, mask, geometry, separate);
   const OptionalTensor taking_part = check_mask(mask, shape, kName);
   if (!has_fused_kernel(values)) {
     return window_attention_composite(scores, values, bias, tap_weights, taking_part, shape);
@@ -63,38 +60,29 @@ at::Tensor forward_cpu(const at::Tensor& scores, const at::Tensor& values,
 
 at::Tensor forward_meta(const at::Tensor& scores, const at::Tensor& values,
                         const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                        const OptionalTensor& mask, at::IntArrayRef kernel_size,
-                        at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
-                        bool separate) {
-  const WindowShape shape = window_attention_shape(
-      scores, values, bias, tap_weights, mask,
-      make_geometry(kernel_size, stride, padding, dilation, kName), separate);
+                        const OptionalTensor& mask, const WindowGeometry& geometry, bool separate) {
+  const WindowShape shape =
+      window_attention_shape(scores, values, bias, tap_weights, mask, geometry, separate);
   check_mask_type(mask, shape, kName);
   return at::empty(out_sizes(shape), values.options());
 }
 
-at::Tensor forward_composite(const at::Tensor& scores, const at::Tensor& values,
-                             const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                             const OptionalTensor& mask, at::IntArrayRef kernel_size,
-                             at::IntArrayRef stride, at::IntArrayRef padding,
-                             at::IntArrayRef dilation, bool separate) {
-  const WindowShape shape = window_attention_shape(
-      scores, values, bias, tap_weights, mask,
-      make_geometry(kernel_size, stride, padding, dilation, kName), separate);
+at::Tensor forward_any(const at::Tensor& scores, const at::Tensor& values,
+                       const OptionalTensor& bias, const OptionalTensor& tap_weights,
+                       const OptionalTensor& mask, const WindowGeometry& geometry, bool separate) {
+  const WindowShape shape =
+      window_attention_shape(scores, values, bias, tap_weights, mask, geometry, separate);
   return window_attention_composite(scores, values, bias, tap_weights,
                                     check_mask(mask, shape, kName), shape);
 }
 
 at::Tensor forward_autograd(const at::Tensor& scores, const at::Tensor& values,
                             const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                            const OptionalTensor& mask, at::IntArrayRef kernel_size,
-                            at::IntArrayRef stride, at::IntArrayRef padding,
-                            at::IntArrayRef dilation, bool separate) {
-  const WindowGeometry geometry = make_geometry(kernel_size, stride, padding, dilation, kName);
+                            const OptionalTensor& mask, const WindowGeometry& geometry,
+                            bool separate) {
+  // The composite form is differentiable as it is.
   if (!has_fused_kernel(values)) {
-    // The composite form is differentiable as it is.
-    return forward_composite(scores, values, bias, tap_weights, mask, kernel_size, stride, padding,
-                             dilation, separate);
+    return forward_any(scores, values, bias, tap_weights, mask, geometry, separate);
   }
   const WindowShape shape =
       window_attention_shape(scores, values, bias, tap_weights, mask, geometry, separate);
@@ -110,14 +98,25 @@ at::Tensor forward_autograd(const at::Tensor& scores, const at::Tensor& values,
 template <c10::DispatchKey kKey, c10::DeviceType kDevice>
 at::Tensor forward_autocast(const at::Tensor& scores, const at::Tensor& values,
                             const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                            const OptionalTensor& mask, at::IntArrayRef kernel_size,
-                            at::IntArrayRef stride, at::IntArrayRef padding,
-                            at::IntArrayRef dilation, bool separate) {
+                            const OptionalTensor& mask, const WindowGeometry& geometry,
+                            bool separate) {
   c10::impl::ExcludeDispatchKeyGuard guard(kKey);
   const at::ScalarType type = at::autocast::get_autocast_dtype(kDevice);
   return window_attention(at::autocast::cached_cast(type, scores, kDevice),
                           at::autocast::cached_cast(type, values, kDevice), bias, tap_weights, mask,
-                          make_geometry(kernel_size, stride, padding, dilation, kName), separate);
+                          geometry, separate);
+}
+
+using Implementation = decltype(&forward_cpu);
+
+// The operator's flat arguments, as the dispatcher hands them over, with the geometry as a struct.
+template <Implementation kImplementation>
+at::Tensor unpacked(const at::Tensor& scores, const at::Tensor& values, const OptionalTensor& bias,
+                    const OptionalTensor& tap_weights, const OptionalTensor& mask,
+                    at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
+                    at::IntArrayRef dilation, bool separate) {
+  return kImplementation(scores, values, bias, tap_weights, mask,
+                         make_geometry(kernel_size, stride, padding, dilation, kName), separate);
 }
 
 }  // namespace
@@ -158,11 +157,9 @@ at::Tensor window_attention(const at::Tensor& scores, const at::Tensor& values,
                             const OptionalTensor& mask, const WindowGeometry& geometry,
                             bool separate) {
   register_operators();
-  using Signature = at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&,
-                               const OptionalTensor&, const OptionalTensor&, at::IntArrayRef,
-                               at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, bool);
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow(kName, "").typed<Signature>();
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow(kName, "")
+                             .typed<decltype(unpacked<forward_cpu>)>();
   return op.call(scores, values, bias, tap_weights, mask, geometry.kernel_size, geometry.stride,
                  geometry.padding, geometry.dilation, separate);
 }
@@ -215,14 +212,16 @@ void register_window_attention(Libraries& libraries) {
       "bool separate) -> Tensor");
   libraries.definitions.impl(
       "window_attention",
-      torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, forward_composite));
-  libraries.cpu.impl("window_attention", forward_cpu);
-  libraries.meta.impl("window_attention", forward_meta);
-  libraries.autograd_cpu.impl("window_attention", forward_autograd);
+      torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, unpacked<forward_any>));
+  libraries.cpu.impl("window_attention", unpacked<forward_cpu>);
+  libraries.meta.impl("window_attention", unpacked<forward_meta>);
+  libraries.autograd_cpu.impl("window_attention", unpacked<forward_autograd>);
   libraries.autocast_cpu.impl(
-      "window_attention", forward_autocast<c10::DispatchKey::AutocastCPU, c10::DeviceType::CPU>);
+      "window_attention",
+      unpacked<forward_autocast<c10::DispatchKey::AutocastCPU, c10::DeviceType::CPU>>);
   libraries.autocast_cuda.impl(
-      "window_attention", forward_autocast<c10::DispatchKey::AutocastCUDA, c10::DeviceType::CUDA>);
+      "window_attention",
+      unpacked<forward_autocast<c10::DispatchKey::AutocastCUDA, c10::DeviceType::CUDA>>);
 }
 
 }  // namespace qna::ops

@@ -22,11 +22,12 @@ struct LayerEnds {
   struct Worker {
     explicit Worker(const LayerEnds& ends)
         : in_product(ends.in_shape), out_product(ends.out_shape) {}
-    float* dz;       // [outputs][step_rows * OW][value_floats]
-    float* z;        // [outputs][OW][value_floats] of the current row, planes as far apart as dz's
-    float* pending;  // [pending_rows * W][record]
-    float* wide;     // rows of dy or dx in float32
-    double* row;     // of a sum over all tasks
+    float* dz = nullptr;  // [outputs][step_rows * OW][value_floats]
+    float* z =
+        nullptr;  // [outputs][OW][value_floats] of the current row, planes as far apart as dz's
+    float* pending = nullptr;  // [pending_rows * W][record]
+    float* wide = nullptr;     // rows of dy or dx in float32
+    double* row = nullptr;     // of a sum over all tasks
     OuterProduct in_product;
     OuterProduct out_product;
   };

@@ -33,7 +33,8 @@ struct GradRows {
 // tile, row by row: tap x of window w lies in column x + w * stride.
 struct BackwardScratch {
   static int64_t columns(const WindowShape& shape) {
-    return shape.kernel_w + (kBackwardTile - 1) * shape.stride_w;
+    const bool has_tiles = shape.out_width() >= kBackwardTile;
+    return shape.kernel_w + (has_tiles ? (kBackwardTile - 1) * shape.stride_w : 0);
   }
   static int64_t cells(const WindowShape& shape) { return shape.kernel_h * columns(shape); }
   static int64_t floats(const WindowShape& shape) {

@@ -81,7 +81,7 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
                     float* grad_bias, float* grad_tap_weights, Runtime& runtime) {
   // Rows are filled several at a time on narrow maps (see kStepWindows).
   const int64_t fill_rows = std::min((kStepWindows - 1) / s.width + 1, s.height);
-  const int64_t ring_rows = s.span_h() + fill_rows - 1;
+  const int64_t ring_rows = std::min(s.span_h() + fill_rows - 1, s.height);
   const int64_t row_floats = s.width * layout.record();
   const int64_t table_floats = s.taps() * layout.score_floats;
   struct Worker {

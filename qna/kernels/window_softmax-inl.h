@@ -81,7 +81,7 @@ inline WindowTables MakeTables(const WindowShape& shape, const PackedLayout& lay
       maximum = std::max(maximum, b);
       if (b != kMinusInfinity) minimum = std::min(minimum, b);
     }
-    // Also true for a NaN or +inf among the biases.
+    // Also true for +inf among the biases. (A NaN makes its windows' sums NaN.)
     if (!(maximum - minimum <= kMaxBiasSpread) && maximum != kMinusInfinity) {
       tables.always_exact = true;
     }

@@ -25,8 +25,8 @@ constexpr int64_t kStepWindows = 64;
 // How the output is cut into tasks: image x band of rows x strip of columns.
 struct StreamTasks {
   StreamTasks(const WindowShape& s, const PackedLayout& layout, int workers) {
-    const int64_t column_bytes =
-        s.span_h() * (layout.record() + layout.score_floats) * int64_t{sizeof(float)};
+    const int64_t column_bytes = std::min(s.span_h(), s.height) *
+                                 (layout.record() + layout.score_floats) * int64_t{sizeof(float)};
     // Neighbouring strips both need span_w - stride_w columns: keep that a small part.
     const int64_t least = std::max<int64_t>(16, 2 * s.span_w() / s.stride_w);
     const int64_t fit = (kRingBytes / column_bytes - s.span_w()) / s.stride_w + 1;
@@ -45,7 +45,7 @@ struct StreamTasks {
     bands = (s.out_height() - 1) / band_rows + 1;
     count = s.batch * bands * strips;
 
-    ring_rows = s.span_h() + (step_rows - 1) * s.stride_h;
+    ring_rows = std::min(s.span_h() + (step_rows - 1) * s.stride_h, s.height);
     ring_columns = std::min(s.width, s.span_w() + (strip_columns - 1) * s.stride_w);
     step_windows = step_rows * strip_columns;
   }

@@ -17,13 +17,16 @@ bool wants_gradient(std::initializer_list<at::Tensor> tensors,
 }
 
 variable_list differentiable_gradients(const variable_list& inputs, const at::Tensor& grad_out,
-                                       const std::function<at::Tensor()>& run) {
+                                       const std::function<at::Tensor(const variable_list&)>& run) {
+  variable_list stand_ins;
   variable_list wanted;
   for (const at::Tensor& input : inputs) {
-    if (input.defined() && input.requires_grad()) wanted.push_back(input);
+    const bool has = input.defined() && input.requires_grad();
+    stand_ins.push_back(has ? input.view_as(input) : input);
+    if (has) wanted.push_back(stand_ins.back());
   }
   const variable_list found =
-      torch::autograd::grad({run()}, wanted, {grad_out}, /*retain_graph=*/true,
+      torch::autograd::grad({run(stand_ins)}, wanted, {grad_out}, /*retain_graph=*/true,
                             /*create_graph=*/true, /*allow_unused=*/true);
   variable_list gradients;
   size_t next = 0;

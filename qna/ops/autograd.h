@@ -24,10 +24,11 @@ inline OptionalTensor or_nothing(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
-// Gradients of run() with respect to `inputs` (undefined ones get none), as a graph that can be
-// differentiated again.
+// Gradients of run(inputs) with respect to `inputs` (undefined ones get none), as a graph that can
+// be differentiated again. run gets a stand-in for every input, so that inputs that are equal, or
+// computed from each other, are told apart.
 variable_list differentiable_gradients(const variable_list& inputs, const at::Tensor& grad_out,
-                                       const std::function<at::Tensor()>& run);
+                                       const std::function<at::Tensor(const variable_list&)>& run);
 
 // `gradient` in the dtype and shape of `input`, or undefined if the input was absent.
 at::Tensor gradient_for(const at::Tensor& input, const at::Tensor& gradient);

@@ -52,9 +52,9 @@ struct Layer : torch::autograd::Function<Layer> {
     variable_list gradients;
     if (at::GradMode::is_enabled()) {  // create_graph: gradients of gradients are wanted
       const variable_list inputs(saved.begin(), saved.begin() + 8);
-      gradients = differentiable_gradients(inputs, grad_outputs[0], [&] {
-        return layer_composite(x, p.score_weight, p.value_weight, p.value_bias, p.out_weight,
-                               p.out_bias, p.bias, p.tap_weights, mask, s, upsample);
+      gradients = differentiable_gradients(inputs, grad_outputs[0], [&](const variable_list& in) {
+        return layer_composite(in[0], in[1], in[2], or_nothing(in[3]), in[4], or_nothing(in[5]),
+                               or_nothing(in[6]), or_nothing(in[7]), mask, s, upsample);
       });
     } else {
       gradients = fused_gradients(grad_outputs[0], x, p, mask, saved[9], s, upsample);

@@ -14,7 +14,7 @@ namespace qna::ops {
 
 class TorchRuntime : public Runtime {
  public:
-  int workers() const override { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
+  int workers() const override { return workers_; }
 
   void* scratch(size_t bytes) override {
     // One cache line more than asked for: at::empty promises 64 bytes today, not in its contract.
@@ -37,6 +37,7 @@ class TorchRuntime : public Runtime {
   }
 
  private:
+  const int workers_ = at::in_parallel_region() ? 1 : at::get_num_threads();
   at::Tensor scratch_;
 };
 

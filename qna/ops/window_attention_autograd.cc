@@ -33,10 +33,10 @@ struct WindowAttention : torch::autograd::Function<WindowAttention> {
         context->saved_data["separate"].toBool());
     variable_list gradients;
     if (at::GradMode::is_enabled()) {  // create_graph: gradients of gradients are wanted
-      gradients =
-          differentiable_gradients({scores, values, bias, tap_weights}, grad_outputs[0], [&] {
-            return window_attention_composite(scores, values, or_nothing(bias),
-                                              or_nothing(tap_weights), or_nothing(mask), shape);
+      gradients = differentiable_gradients(
+          {scores, values, bias, tap_weights}, grad_outputs[0], [&](const variable_list& in) {
+            return window_attention_composite(in[0], in[1], or_nothing(in[2]), or_nothing(in[3]),
+                                              or_nothing(mask), shape);
           });
     } else {
       const auto [grad_scores, grad_values, grad_bias, grad_tap_weights] =

@@ -86,6 +86,18 @@ std::vector<at::Tensor> second_gradients(const WindowFunction& function, const W
   return torch::autograd::grad({sum}, wanted, {}, std::nullopt, false, /*allow_unused=*/true);
 }
 
+// Inputs that are computed from each other: with and without create_graph the same gradients.
+TEST(WindowAttentionOp, CreateGraphWithDependentInputs) {
+  torch::manual_seed(1);
+  const at::Tensor scores = torch::randn({1, 5, 6, 3, 3}, torch::requires_grad());
+  const at::Tensor grad = torch::randn({1, 3, 4, 3, 3});
+  const auto gradient = [&](bool create_graph) {
+    const at::Tensor z = window_attention(scores, scores * 2, {}, {}, {}, WindowGeometry{});
+    return torch::autograd::grad({z}, {scores}, {grad}, true, create_graph)[0];
+  };
+  EXPECT_LT((gradient(true) - gradient(false)).abs().max().item<double>(), 1e-5);
+}
+
 TEST(WindowAttentionOp, DoubleBackward) {
   for (const WindowCase& c : window_cases()) {
     SCOPED_TRACE(c.what);

@@ -42,8 +42,8 @@ struct LayerResult {
   std::string implementation;
   double min_ms, median_ms, spread;
   int64_t peak_bytes;  // allocated during the run, the output included
-  int64_t
-      extra_bytes;  // forward: peak without the output; train: kept between forward and backward
+  // forward: peak without the output; train: kept between forward and backward
+  int64_t extra_bytes;
 };
 
 // The layer shapes of the paper's models at 224 px: every QnA block and down-sampling block.

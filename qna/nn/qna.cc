@@ -1,7 +1,5 @@
 #include "qna/nn/qna.h"
 
-#include <torch/nn/init.h>
-
 #include <cmath>
 
 #include "qna/base/error.h"

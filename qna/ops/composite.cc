@@ -187,14 +187,6 @@ at::Tensor spread_queries(const at::Tensor& z, int64_t upsample) {
       .flatten(1, 2);
 }
 
-at::Tensor gather_queries(const at::Tensor& y, int64_t upsample) {
-  if (upsample == 1) return y.unsqueeze(3);
-  return y.unflatten(2, {-1, upsample})
-      .unflatten(1, {-1, upsample})  // [B, OH, s, OW, s, features]
-      .transpose(2, 3)
-      .flatten(3, 4);
-}
-
 at::Tensor layer_composite(const at::Tensor& x, const at::Tensor& score_weight,
                            const at::Tensor& value_weight, const OptionalTensor& value_bias,
                            const at::Tensor& out_weight, const OptionalTensor& out_bias,

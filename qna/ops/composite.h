@@ -28,8 +28,7 @@ at::Tensor layer_composite(const at::Tensor& x, const at::Tensor& score_weight,
                            const OptionalTensor& mask, const kernels::WindowShape& shape,
                            int64_t upsample);
 
-// [B, OH, OW, s * s, features] -> [B, OH * s, OW * s, features], and back.
+// [B, OH, OW, s * s, features] -> [B, OH * s, OW * s, features].
 at::Tensor spread_queries(const at::Tensor& z, int64_t upsample);
-at::Tensor gather_queries(const at::Tensor& y, int64_t upsample);
 
 }  // namespace qna::ops

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace qna {
 
@@ -72,6 +73,15 @@ inline Float16 from_float<Float16>(float value) {
   const uint32_t large = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
   const uint32_t out = magnitude < 0x38800000u ? small : (magnitude < 0x477ff000u ? normal : large);
   return Float16{static_cast<uint16_t>(sign | out)};
+}
+
+template <typename T>
+T from_double(double value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return value;
+  } else {
+    return from_float<T>(static_cast<float>(value));
+  }
 }
 
 }  // namespace qna

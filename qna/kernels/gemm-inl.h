@@ -1,7 +1,8 @@
-// A small matrix product for rows that are in cache: C [rows, columns] = A [rows, inner] B + bias.
+// A small matrix product for rows that are in cache: C [rows, columns] = A [rows, inner] B + bias,
+// plus a residual where one is given.
 //
-// Why not a library: the layer multiplies a few rows at a time between other work on the same cache
-// lines, by weights packed once per call, and this library does not link torch. On large products
+// Why not a library: the kernels multiply a few rows at a time between other work on the same cache
+// lines, by packed weights, and this library does not link torch. On large products
 // it reaches the speed of the machine's best library (the `gemm` rows of `qna bench layer`).
 //
 // Every element is one chain of fused multiply-adds over `inner` in order, whatever the tile it
@@ -70,12 +71,18 @@ void PackMatrix(float* data, int64_t inner, int64_t vectors, Runtime& runtime, c
   });
 }
 
+// What is added to the finished sums, rows `stride` apart; may be C itself. Null: nothing.
+struct Residual {
+  const float* data = nullptr;
+  int64_t stride = 0;
+};
+
 // One tile of kRows rows by kVectors vectors. a: rows a_stride apart. c: rows c_stride apart.
 // kPartial: only `columns` of the tile's columns are stored.
 template <int kRows, int kVectors, bool kPartial>
 HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t inner,
                            const float* HWY_RESTRICT b, const float* HWY_RESTRICT bias,
-                           float* HWY_RESTRICT c, int64_t c_stride, int64_t columns) {
+                           Residual residual, float* c, int64_t c_stride, int64_t columns) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   FloatVector sums[kRows][kVectors];
@@ -91,6 +98,13 @@ HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_
     }
   }
   if constexpr (!kPartial) {
+    if (residual.data != nullptr) {
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kVectors; ++v) {
+          const float* from = residual.data + r * residual.stride + v * lanes;
+          sums[r][v] = hn::Add(sums[r][v], hn::LoadU(d, from));
+        }
+    }
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
   } else {
@@ -100,20 +114,25 @@ HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_
         hn::Store(sums[r][v], d, tile + (r * kVectors + v) * lanes);
       }
     for (int r = 0; r < kRows; ++r) {
-      std::memcpy(c + r * c_stride, tile + r * kVectors * lanes, columns * sizeof(float));
+      float* sum = tile + r * kVectors * lanes;
+      if (residual.data != nullptr) {
+        for (int64_t i = 0; i < columns; ++i) sum[i] += residual.data[r * residual.stride + i];
+      }
+      std::memcpy(c + r * c_stride, sum, columns * sizeof(float));
     }
   }
 }
 
 template <int kVectors, bool kPartial>
 HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
-                          const float* b, const float* bias, float* c, int64_t c_stride,
-                          int64_t columns) {
+                          const float* b, const float* bias, Residual residual, float* c,
+                          int64_t c_stride, int64_t columns) {
   const auto tile = [&](auto tile_rows) HWY_ATTR {
-    GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, inner, b, bias, c, c_stride,
-                                                  columns);
+    GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, inner, b, bias, residual, c,
+                                                  c_stride, columns);
     a += tile_rows.value * a_stride;
     c += tile_rows.value * c_stride;
+    if (residual.data != nullptr) residual.data += tile_rows.value * residual.stride;
     rows -= tile_rows.value;
   };
   while (rows >= kTileRows) tile(std::integral_constant<int, kTileRows>());
@@ -126,17 +145,20 @@ HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_
 
 template <int kVectors>
 HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
-                          const float* b, const float* bias, float* c, int64_t c_stride,
-                          int64_t columns) {
+                          const float* b, const float* bias, Residual residual, float* c,
+                          int64_t c_stride, int64_t columns) {
   if (HWY_LIKELY(columns >= kVectors * Lanes())) {
-    GemmPanel<kVectors, false>(a, a_stride, rows, inner, b, bias, c, c_stride, columns);
+    GemmPanel<kVectors, false>(a, a_stride, rows, inner, b, bias, residual, c, c_stride, columns);
   } else {
-    GemmPanel<kVectors, true>(a, a_stride, rows, inner, b, bias, c, c_stride, columns);
+    GemmPanel<kVectors, true>(a, a_stride, rows, inner, b, bias, residual, c, c_stride, columns);
   }
 }
 
-inline HWY_NOINLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride,
-                              int64_t rows, const PackedMatrix& b) {
+// `after(out, columns)` is called for each panel of C as it is finished and still in the
+// first-level cache: `columns` columns of all rows from `out` on.
+template <typename After>
+HWY_INLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride, int64_t rows,
+                     const PackedMatrix& b, Residual residual, const After& after) {
   const int64_t lanes = Lanes();
   for (int64_t p = 0; p < PanelCount(b.vectors); ++p) {
     const int64_t begin = PanelBegin(b.vectors, p);
@@ -145,23 +167,31 @@ inline HWY_NOINLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_
     const float* bias = b.bias + begin * lanes;
     float* out = c + begin * lanes;
     const int64_t columns = b.columns - begin * lanes;
+    const Residual from{residual.data == nullptr ? nullptr : residual.data + begin * lanes,
+                        residual.stride};
     switch (vectors) {
       case 1:
-        GemmPanel<1>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        GemmPanel<1>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
         break;
       case 2:
-        GemmPanel<2>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        GemmPanel<2>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
         break;
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
       case 3:
-        GemmPanel<3>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        GemmPanel<3>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
         break;
       case 4:
-        GemmPanel<4>(a, a_stride, rows, b.inner, data, bias, out, c_stride, columns);
+        GemmPanel<4>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
         break;
 #endif
     }
+    after(out, std::min(columns, vectors * lanes));
   }
+}
+
+inline HWY_NOINLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride,
+                              int64_t rows, const PackedMatrix& b, Residual residual = {}) {
+  Gemm(c, c_stride, a, a_stride, rows, b, residual, [](float*, int64_t) {});
 }
 
 }  // namespace HWY_NAMESPACE

@@ -9,6 +9,7 @@
 
 #include "hwy/highway.h"
 #include "qna/base/error.h"
+#include "qna/kernels/dense_simd.h"
 #include "qna/kernels/layer_simd.h"
 #include "qna/kernels/window_attention_simd.h"
 
@@ -18,13 +19,20 @@ namespace {
 template <typename T>
 KernelTable<T> reference_table() {
   return {&window_attention_forward_reference<T>, &window_attention_backward_reference<T>,
-          &layer_forward_reference<T>, &layer_backward_reference<T>};
+          &layer_forward_reference<T>, &pack_layer_reference<T>, &layer_backward_reference<T>};
+}
+
+template <typename T>
+KernelTable<T> make_table(const WindowKernelsOf<T>& window, const LayerKernelsOf<T>& layer,
+                          void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&)) {
+  return {window.forward, window.backward, layer.forward, layer.pack, layer_backward};
 }
 
 std::vector<Implementation> make_list() {
   std::vector<Implementation> list;
   list.push_back({"reference", "plain loops in double precision", true, 1, reference_table<float>(),
-                  reference_table<BFloat16>(), reference_table<Float16>(), &product_reference});
+                  reference_table<BFloat16>(), reference_table<Float16>(), &pack_matrix_reference,
+                  &dense_reference, &mlp_reference, &product_reference, &self_attention_reference});
   struct Row {
     int64_t target;
     const char* name;
@@ -40,6 +48,7 @@ std::vector<Implementation> make_list() {
   for (const Row& row : rows) {
     const WindowKernels window = window_kernels(row.target);
     const LayerKernels layer = layer_kernels(row.target);
+    const DenseKernels dense = dense_kernels(row.target);
     const LayerBackwardKernels back = layer_backward_kernels(row.target);
     if (window.lanes == 0) continue;  // not in this build
     const bool is_static = row.target == HWY_STATIC_TARGET;
@@ -47,14 +56,11 @@ std::vector<Implementation> make_list() {
     const auto same = [&](const Row& other) { return other.target == HWY_STATIC_TARGET; };
     if (&row == rows && std::any_of(rows + 1, std::end(rows), same)) continue;
     list.push_back(
-        {row.name,
-         row.description,
-         is_static || (hwy::SupportedTargets() & row.target) != 0,
-         window.lanes,
-         {window.float32.forward, window.float32.backward, layer.float32, back.float32},
-         {window.bfloat16.forward, window.bfloat16.backward, layer.bfloat16, back.bfloat16},
-         {window.float16.forward, window.float16.backward, layer.float16, back.float16},
-         layer.product});
+        {row.name, row.description, is_static || (hwy::SupportedTargets() & row.target) != 0,
+         window.lanes, make_table(window.float32, layer.float32, back.float32),
+         make_table(window.bfloat16, layer.bfloat16, back.bfloat16),
+         make_table(window.float16, layer.float16, back.float16), dense.pack_matrix, dense.dense,
+         dense.mlp, dense.product, self_attention_kernels(row.target).forward});
   }
   return list;
 }
@@ -90,11 +96,20 @@ const KernelTable<T>& table_of(const Implementation& implementation) {
   if constexpr (std::is_same_v<T, Float16>) return implementation.float16;
 }
 
-template <typename T>
-const KernelTable<T>& chosen_table() {
+const Implementation& choose() {
   const Implementation& implementation = chosen_implementation();
   last = &implementation;
-  return table_of<T>(implementation);
+  return implementation;
+}
+
+template <typename T>
+const KernelTable<T>& chosen_table() {
+  return table_of<T>(choose());
+}
+
+PackedWeights owned(PackedWeights packed) {
+  packed.owner = &chosen_implementation();
+  return packed;
 }
 
 }  // namespace
@@ -136,14 +151,22 @@ void layer_forward(const LayerArgs<T>& args, Runtime& runtime) {
 }
 
 template <typename T>
+PackedWeights pack_layer(const LayerArgs<T>& args, Runtime& runtime) {
+  return owned(chosen_table<T>().pack_layer(args, runtime));
+}
+template <typename T>
 void layer_backward(const LayerBackwardArgs<T>& args, Runtime& runtime) {
   chosen_table<T>().layer_backward(args, runtime);
 }
 
-void product(const ProductArgs& args, Runtime& runtime) {
-  const Implementation& implementation = chosen_implementation();
-  last = &implementation;
-  implementation.product(args, runtime);
+PackedWeights pack_matrix(const MatrixArgs& args, Runtime& runtime) {
+  return owned(choose().pack_matrix(args, runtime));
+}
+void dense(const DenseArgs& args, Runtime& runtime) { choose().dense(args, runtime); }
+void mlp(const MlpArgs& args, Runtime& runtime) { choose().mlp(args, runtime); }
+void product(const ProductArgs& args, Runtime& runtime) { choose().product(args, runtime); }
+void self_attention(const SelfAttentionArgs& args, Runtime& runtime) {
+  choose().self_attention(args, runtime);
 }
 
 // Only the reference computes in float64.
@@ -173,6 +196,7 @@ void layer_backward(const LayerBackwardArgs<double>& args, Runtime& runtime) {
   template void window_attention_forward<T>(const ForwardArgs<T>&, Runtime&);   \
   template void window_attention_backward<T>(const BackwardArgs<T>&, Runtime&); \
   template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                \
+  template PackedWeights pack_layer<T>(const LayerArgs<T>&, Runtime&);          \
   template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(BFloat16)

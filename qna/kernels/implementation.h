@@ -7,8 +7,10 @@
 #include <span>
 #include <string_view>
 
+#include "qna/kernels/dense.h"
 #include "qna/kernels/layer.h"
 #include "qna/kernels/product.h"
+#include "qna/kernels/self_attention.h"
 #include "qna/kernels/window_attention.h"
 
 namespace qna::kernels {
@@ -18,6 +20,7 @@ struct KernelTable {
   void (*forward)(const ForwardArgs<T>&, Runtime&);
   void (*backward)(const BackwardArgs<T>&, Runtime&);
   void (*layer)(const LayerArgs<T>&, Runtime&);
+  PackedWeights (*pack_layer)(const LayerArgs<T>&, Runtime&);
   void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&);
 };
 
@@ -29,7 +32,12 @@ struct Implementation {
   KernelTable<float> float32;
   KernelTable<BFloat16> bfloat16;
   KernelTable<Float16> float16;
+  // In float32 only.
+  PackedWeights (*pack_matrix)(const MatrixArgs&, Runtime&);
+  void (*dense)(const DenseArgs&, Runtime&);
+  void (*mlp)(const MlpArgs&, Runtime&);
   void (*product)(const ProductArgs&, Runtime&);
+  void (*self_attention)(const SelfAttentionArgs&, Runtime&);
 };
 
 // All that were compiled, the slowest first.

@@ -1,8 +1,10 @@
 // The whole QnA layer, x -> y, in one pass over the image:
 //   scores = x A, values = x Wv + bv, z = window attention, y = z Wo + bo
+// and, as a block of a network wants it, norm(x) in the place of x and a residual added to y.
 // A thread keeps a ring of the last window's rows; nothing it allocates grows with the image.
 #pragma once
 
+#include "qna/kernels/dense.h"
 #include "qna/kernels/window_attention.h"
 
 namespace qna::kernels {
@@ -24,10 +26,15 @@ struct LayerArgs {
   const Table<T>* bias;          // [kh, kw, L, heads] or null
   const Table<T>* tap_weights;   // [kh, kw, L, heads] or null
   const uint8_t* mask;           // [B, H, W] or null
-  T* y;                          // [B, OH * upsample, OW * upsample, out_features]
+  T* y;                          // [B, OH * upsample, OW * upsample, out_features]; not x
   // For the backward pass, or null: values and scores, [B, H, W, (dim, heads) and (L, heads)].
   // Never 16 bits: a rounded score of 20 would change the weights by percents.
   Table<T>* kept = nullptr;
+  Norm norm = {};
+  const T* residual = nullptr;  // like y, or null; may be x, or y
+  // Weights, biases and tables by pack_layer with the same arguments but for batch and map size, or
+  // null. Where given, the pointers to them above are not used.
+  const PackedWeights* packed = nullptr;
 };
 
 // The layout of the values in `kept`, whose pixels are followed by their scores.
@@ -64,11 +71,15 @@ struct LayerBackwardArgs {
 template <typename T>
 void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime);
 template <typename T>
+PackedWeights pack_layer_reference(const LayerArgs<T>& args, Runtime& runtime);
+template <typename T>
 void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime);
 
 // By the implementation that is chosen or forced (see implementation.h). double: the reference.
 template <typename T>
 void layer_forward(const LayerArgs<T>& args, Runtime& runtime);
+template <typename T>
+PackedWeights pack_layer(const LayerArgs<T>& args, Runtime& runtime);
 template <typename T>
 void layer_backward(const LayerBackwardArgs<T>& args, Runtime& runtime);
 

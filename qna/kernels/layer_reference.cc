@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 #include <vector>
 
@@ -22,15 +23,6 @@ void project(double* out, const T* in, const Weight* weight, const Weight* bias,
     }
 }
 
-template <typename T>
-T from_double(double value) {
-  if constexpr (std::is_same_v<T, double>) {
-    return value;
-  } else {
-    return from_float<T>(static_cast<float>(value));
-  }
-}
-
 // [B, OH, OW, s, s] -> [B, OH * s, OW * s]: the pixel of y that holds output n.
 template <typename Args>
 int64_t output_pixel(const Args& args, int64_t n) {
@@ -42,6 +34,35 @@ int64_t output_pixel(const Args& args, int64_t n) {
   return row * columns * f + window % columns * f + l % f;
 }
 
+// (x - mean) / sqrt(variance + epsilon) of each row
+std::vector<double> normalized(const auto* x, int64_t rows, int64_t count, const Norm& norm) {
+  std::vector<double> out(rows * count);
+  for (int64_t r = 0; r < rows; ++r) {
+    double mean = 0;
+    double variance = 0;
+    const auto at = [&](int64_t c) { return static_cast<double>(to_float(x[r * count + c])); };
+    for (int64_t c = 0; c < count; ++c) mean += at(c) / count;
+    for (int64_t c = 0; c < count; ++c) variance += (at(c) - mean) * (at(c) - mean) / count;
+    for (int64_t c = 0; c < count; ++c) {
+      out[r * count + c] = (at(c) - mean) / std::sqrt(variance + norm.epsilon);
+    }
+  }
+  return out;
+}
+
+// Calls visit(pointer to the member, elements, value where it is null) for all weights and tables.
+template <typename T, typename Visit>
+void for_each_weight(LayerArgs<T>& args, const Visit& visit) {
+  const WindowShape& s = args.shape;
+  visit(&args.score_weight, args.in_features * s.scores(), 0);
+  visit(&args.value_weight, args.in_features * s.features(), 0);
+  visit(&args.value_bias, s.features(), 0);
+  visit(&args.out_weight, s.features() * args.out_features, 0);
+  visit(&args.out_bias, args.out_features, 0);
+  visit(&args.bias, s.taps() * s.scores(), 0);
+  visit(&args.tap_weights, s.taps() * s.scores(), 1);
+}
+
 std::vector<double> widen(const auto* table, int64_t count) {
   return table == nullptr ? std::vector<double>() : std::vector<double>(table, table + count);
 }
@@ -49,7 +70,30 @@ std::vector<double> widen(const auto* table, int64_t count) {
 }  // namespace
 
 template <typename T>
-void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime) {
+PackedWeights pack_layer_reference(const LayerArgs<T>& original, Runtime&) {
+  LayerArgs<T> args = original;
+  int64_t total = 0;
+  for_each_weight(args, [&](const Table<T>**, int64_t count, int) { total += count; });
+  PackedWeights packed(total * sizeof(Table<T>));
+  auto* out = static_cast<Table<T>*>(packed.memory());
+  for_each_weight(args, [&](const Table<T>** member, int64_t count, int otherwise) {
+    for (int64_t i = 0; i < count; ++i) {
+      *out++ = *member == nullptr ? static_cast<Table<T>>(otherwise) : (*member)[i];
+    }
+  });
+  return packed;
+}
+
+template <typename T>
+void layer_forward_reference(const LayerArgs<T>& original, Runtime& runtime) {
+  LayerArgs<T> args = original;
+  if (args.packed != nullptr) {
+    const auto* from = static_cast<const Table<T>*>(args.packed->memory());
+    for_each_weight(args, [&](const Table<T>** member, int64_t count, int) {
+      *member = from;
+      from += count;
+    });
+  }
   const WindowShape& s = args.shape;
   const int64_t pixels = s.batch * s.height * s.width;
   const int64_t windows = s.batch * s.out_height() * s.out_width();
@@ -60,10 +104,18 @@ void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime) {
   const std::vector<double> bias = widen(args.bias, s.taps() * s.scores());
   const std::vector<double> tap_weights = widen(args.tap_weights, s.taps() * s.scores());
 
-  project<T, Table<T>>(scores.data(), args.x, args.score_weight, nullptr, pixels, args.in_features,
-                       s.scores());
-  project(values.data(), args.x, args.value_weight, args.value_bias, pixels, args.in_features,
-          s.features());
+  const auto project_in = [&](const auto* x) {
+    using In = std::remove_cvref_t<decltype(*x)>;
+    project<In, Table<T>>(scores.data(), x, args.score_weight, nullptr, pixels, args.in_features,
+                          s.scores());
+    project(values.data(), x, args.value_weight, args.value_bias, pixels, args.in_features,
+            s.features());
+  };
+  if (args.norm.wanted) {
+    project_in(normalized(args.x, pixels, args.in_features, args.norm).data());
+  } else {
+    project_in(args.x);
+  }
   const ValueLayout layout{s.features(), s.head_dim, 1};
   window_attention_forward_reference<double>(
       {.shape = s,
@@ -82,8 +134,10 @@ void layer_forward_reference(const LayerArgs<T>& args, Runtime& runtime) {
 
   for (int64_t n = 0; n < windows * s.outputs(); ++n)
     for (int64_t c = 0; c < args.out_features; ++c) {
-      args.y[output_pixel(args, n) * args.out_features + c] =
-          from_double<T>(y[n * args.out_features + c]);
+      const int64_t at = output_pixel(args, n) * args.out_features + c;
+      const double residual =
+          args.residual == nullptr ? 0.0 : static_cast<double>(to_float(args.residual[at]));
+      args.y[at] = from_double<T>(residual + y[n * args.out_features + c]);
     }
   for (int64_t n = 0; args.kept != nullptr && n < pixels; ++n) {
     Table<T>* kept = args.kept + n * (s.features() + s.scores());
@@ -193,8 +247,9 @@ void product_reference(const ProductArgs& args, Runtime&) {
   std::copy(c.begin(), c.end(), args.c);
 }
 
-#define QNA_INSTANTIATE(T)                                                 \
-  template void layer_forward_reference<T>(const LayerArgs<T>&, Runtime&); \
+#define QNA_INSTANTIATE(T)                                                       \
+  template void layer_forward_reference<T>(const LayerArgs<T>&, Runtime&);       \
+  template PackedWeights pack_layer_reference<T>(const LayerArgs<T>&, Runtime&); \
   template void layer_backward_reference<T>(const LayerBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(double)

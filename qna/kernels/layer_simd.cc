@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "qna/kernels/layer_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "qna/kernels/activation-inl.h"
 #include "qna/kernels/rows-inl.h"
 #include "qna/kernels/window_stream-inl.h"
 
@@ -13,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// The layer's weights in packed order, made once per call.
+// The layer's weights in packed order, made once per call or kept by the caller.
 struct LayerWeights {
   static LayerWeights carve(ScratchArena& arena, const PackedLayout& layout, int64_t in_features,
                             int64_t out_features) {
@@ -85,14 +86,27 @@ struct ProjectIn {
     }
   }
   void project(const T* x, int64_t pixels, float* records, int64_t record) {
+    if (std::is_same_v<T, float> && !args.norm.wanted) {
+      Gemm(records, record, reinterpret_cast<const float*>(x), args.in_features, pixels,
+           weights.in);
+      return;
+    }
+    for (int64_t n = 0; n < pixels; n += kChunk) {
+      const int64_t count = std::min(kChunk, pixels - n);
+      prepare(x + n * args.in_features, count);
+      Gemm(records + n * record, record, buffer, args.in_features, count, weights.in);
+    }
+  }
+  // buffer = norm(x) in float32
+  void prepare(const T* x, int64_t count) {
+    const float* from = buffer;
     if constexpr (std::is_same_v<T, float>) {
-      Gemm(records, record, x, args.in_features, pixels, weights.in);
+      from = x;
     } else {
-      for (int64_t n = 0; n < pixels; n += kChunk) {
-        const int64_t count = std::min(kChunk, pixels - n);
-        WidenRow(buffer, x + n * args.in_features, count * args.in_features);
-        Gemm(records + n * record, record, buffer, args.in_features, count, weights.in);
-      }
+      WidenRow(buffer, x, count * args.in_features);
+    }
+    if (args.norm.wanted) {
+      NormalizeRows(buffer, from, count, args.in_features, args.norm.epsilon);
     }
   }
   // Writes the owned part of what was just projected.
@@ -112,7 +126,7 @@ struct ProjectIn {
         score_map.unpack(to + s.features(), from + value_map.count());
       }
   }
-  static constexpr int64_t kChunk = 48;  // pixels converted to float32 at a time
+  static constexpr int64_t kChunk = 96;  // pixels normalised or converted to float32 at a time
   const LayerArgs<T>& args;
   const LayerWeights& weights;
   const ChannelMap& value_map;  // of `kept`
@@ -135,21 +149,30 @@ struct ProjectOut {
         // Whole rows of a plain output lie one behind the other.
         const bool all = f == 1 && r.columns == out_columns;
         project(z + l * z_query_stride + i * r.columns * value_floats,
-                all ? r.rows * r.columns : r.columns, args.y + pixel * args.out_features,
-                f * args.out_features);
+                all ? r.rows * r.columns : r.columns, pixel);
         if (all) break;
       }
   }
-  void project(const float* z, int64_t pixels, T* y, int64_t y_stride) {
+  // The outputs from `pixel` on, `upsample` pixels apart.
+  void project(const float* z, int64_t pixels, int64_t pixel) {
+    const int64_t stride = args.upsample * args.out_features;
+    T* y = args.y + pixel * args.out_features;
+    const T* residual =
+        args.residual == nullptr ? nullptr : args.residual + pixel * args.out_features;
     if constexpr (std::is_same_v<T, float>) {
-      Gemm(y, y_stride, z, weights.out.inner, pixels, weights.out);
+      Gemm(y, stride, z, weights.out.inner, pixels, weights.out, {residual, stride});
     } else {
       for (int64_t n = 0; n < pixels; n += kChunk) {
         const int64_t count = std::min(kChunk, pixels - n);
         Gemm(buffer, args.out_features, z + n * weights.out.inner, weights.out.inner, count,
              weights.out);
         for (int64_t i = 0; i < count; ++i) {
-          NarrowRow(y + (n + i) * y_stride, buffer + i * args.out_features, args.out_features);
+          float* row = buffer + i * args.out_features;
+          const int64_t at = (n + i) * stride;
+          for (int64_t c = 0; residual != nullptr && c < args.out_features; ++c) {
+            row[c] += to_float(residual[at + c]);
+          }
+          NarrowRow(y + at, row, args.out_features);
         }
       }
     }
@@ -160,9 +183,46 @@ struct ProjectOut {
   float* buffer;  // [kChunk][out_features]
 };
 
+// Packed weights and tables in one piece of memory, which may outlive the call.
+struct LayerPack {
+  static LayerPack carve(ScratchArena& arena, const WindowShape& shape, const PackedLayout& layout,
+                         int64_t in_features, int64_t out_features) {
+    LayerPack pack;
+    pack.weights = LayerWeights::carve(arena, layout, in_features, out_features);
+    pack.table_memory = arena.take<float>(TableFloats(shape, layout));
+    return pack;
+  }
+  LayerWeights weights;
+  float* table_memory;
+};
+
+template <typename T>
+PackedLayout LayoutOf(const LayerArgs<T>& args) {
+  return PackedLayout(args.shape, Lanes(), args.in_features, args.out_features);
+}
+
+template <typename T>
+PackedWeights PackLayer(const LayerArgs<T>& args, Runtime& runtime) {
+  const PackedLayout layout = LayoutOf(args);
+  const auto carve = [&](ScratchArena& arena) {
+    return LayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
+  };
+  ScratchArena size;
+  carve(size);
+  PackedWeights packed(size.bytes());
+  packed.inner = args.in_features;
+  packed.columns = args.out_features;
+  ScratchArena arena(packed.memory());
+  LayerPack pack = carve(arena);
+  pack.weights.pack(args, layout, runtime);
+  packed.always_exact =
+      MakeTables(args.shape, layout, args.bias, args.tap_weights, pack.table_memory).always_exact;
+  return packed;
+}
+
 template <typename T>
 void Layer(const LayerArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout(args.shape, Lanes(), args.in_features, args.out_features);
+  const PackedLayout layout = LayoutOf(args);
   const StreamTasks tasks(args.shape, layout, runtime.workers());
   const ChannelMap value_map(layout.value_sources(kept_layout(args.shape)));
   const ChannelMap score_map(layout.score_sources());
@@ -174,63 +234,47 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
     float* in;
     float* out;
   };
-  LayerWeights weights;
-  float* table_memory = nullptr;
+  LayerPack pack;
   std::vector<Worker> workers(runtime.workers());
   const auto carve = [&](ScratchArena arena) {
-    weights = LayerWeights::carve(arena, layout, args.in_features, args.out_features);
-    table_memory = arena.take<float>(TableFloats(args.shape, layout));
+    if (args.packed == nullptr) {
+      pack = LayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
+    }
     for (Worker& worker : workers) {
       worker.stream = StreamScratch::carve(arena, plan, tasks);
+      worker.in = arena.take<float>(ProjectIn<T>::kChunk * args.in_features);
       if constexpr (!std::is_same_v<T, float>) {
-        worker.in = arena.take<float>(ProjectIn<T>::kChunk * args.in_features);
         worker.out = arena.take<float>(ProjectOut<T>::kChunk * args.out_features);
       }
     }
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
-  weights.pack(args, layout, runtime);
+  if (args.packed == nullptr) {
+    pack.weights.pack(args, layout, runtime);
+    tables = MakeTables(args.shape, layout, args.bias, args.tap_weights, pack.table_memory);
+  } else {
+    ScratchArena arena(args.packed->memory());
+    pack = LayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
+    tables = TablesIn(pack.table_memory, args.shape, layout);
+    tables.always_exact = args.packed->always_exact;
+  }
   if (args.kept != nullptr && !sees_every_pixel(args.shape)) {
     // Pixels that no window sees are never projected.
     const WindowShape& s = args.shape;
     std::fill_n(args.kept, s.batch * s.height * s.width * (s.features() + s.scores()), 0.0f);
   }
-  tables = MakeTables(args.shape, layout, args.bias, args.tap_weights, table_memory);
   runtime.for_each(tasks.count, [&](int64_t task, int index) {
     const Worker& worker = workers[index];
-    ProjectIn<T> source{args, weights, value_map, score_map, args.mask, worker.in};
-    ProjectOut<T> sink{args, weights, worker.out};
+    ProjectIn<T> source{args, pack.weights, value_map, score_map, args.mask, worker.in};
+    ProjectOut<T> sink{args, pack.weights, worker.out};
     StreamTask(plan, tasks, task, worker.stream, source, sink);
   });
 }
 
-// Rows that share a pass over the weights: as many as the layer takes at a time.
-void Product(const ProductArgs& args, Runtime& runtime) {
-  const int64_t lanes = Lanes();
-  const int64_t vectors = (args.columns + lanes - 1) / lanes;
-  float* data = nullptr;
-  float* bias = nullptr;
-  const auto carve = [&](ScratchArena arena) {
-    data = arena.take<float>(args.inner * vectors * lanes);
-    bias = arena.take<float>(vectors * lanes);
-    return arena.bytes();
-  };
-  carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
-  std::fill_n(bias, vectors * lanes, 0.0f);
-  PackMatrix(data, args.inner, vectors, runtime, [&](int64_t k, int64_t c) {
-    return c < args.columns ? args.b[k * args.columns + c] : 0.0f;
-  });
-  const PackedMatrix b{data, bias, args.inner, vectors, args.columns};
-  constexpr int64_t kChunk = 256;
-  runtime.for_each((args.rows + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
-    const int64_t first = chunk * kChunk;
-    Gemm(args.c + first * args.columns, args.columns, args.a + first * args.inner, args.inner,
-         std::min(kChunk, args.rows - first), b);
-  });
-}
-
-constexpr LayerKernels kLayerKernels = {&Layer<float>, &Layer<BFloat16>, &Layer<Float16>, &Product};
+constexpr LayerKernels kLayerKernels = {{&Layer<float>, &PackLayer<float>},
+                                        {&Layer<BFloat16>, &PackLayer<BFloat16>},
+                                        {&Layer<Float16>, &PackLayer<Float16>}};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qna::kernels

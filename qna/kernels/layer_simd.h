@@ -4,16 +4,20 @@
 #include <cstdint>
 
 #include "qna/kernels/layer.h"
-#include "qna/kernels/product.h"
 #include "qna/kernels/simd_targets.h"
 
 namespace qna::kernels {
 
+template <typename T>
+struct LayerKernelsOf {
+  void (*forward)(const LayerArgs<T>&, Runtime&) = nullptr;
+  PackedWeights (*pack)(const LayerArgs<T>&, Runtime&) = nullptr;
+};
+
 struct LayerKernels {
-  void (*float32)(const LayerArgs<float>&, Runtime&) = nullptr;
-  void (*bfloat16)(const LayerArgs<BFloat16>&, Runtime&) = nullptr;
-  void (*float16)(const LayerArgs<Float16>&, Runtime&) = nullptr;
-  void (*product)(const ProductArgs&, Runtime&) = nullptr;
+  LayerKernelsOf<float> float32;
+  LayerKernelsOf<BFloat16> bfloat16;
+  LayerKernelsOf<Float16> float16;
 };
 
 LayerKernels layer_kernels(int64_t target);

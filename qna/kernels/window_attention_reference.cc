@@ -10,15 +10,6 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-template <typename T>
-T from_double(double value) {
-  return from_float<T>(static_cast<float>(value));
-}
-template <>
-double from_double<double>(double value) {
-  return value;
-}
-
 // One window: which pixels it sees, and its attention.
 template <typename Args>
 struct Window {

@@ -63,11 +63,15 @@ inline int64_t TableFloats(const WindowShape& shape, const PackedLayout& layout)
   return 4 * shape.taps() * layout.score_floats;
 }
 
+inline WindowTables TablesIn(float* memory, const WindowShape& shape, const PackedLayout& layout) {
+  const int64_t size = shape.taps() * layout.score_floats;
+  return {memory, memory + size, memory + 2 * size, memory + 3 * size, false};
+}
+
 inline WindowTables MakeTables(const WindowShape& shape, const PackedLayout& layout,
                                const float* bias, const float* weight, float* memory) {
   const int64_t count = layout.score_floats;
-  const int64_t size = shape.taps() * count;
-  WindowTables tables{memory, memory + size, memory + 2 * size, memory + 3 * size, false};
+  WindowTables tables = TablesIn(memory, shape, layout);
   const std::vector<int32_t> sources = layout.score_sources();
   for (int64_t c = 0; c < count; ++c) {
     const int32_t source = sources[c];

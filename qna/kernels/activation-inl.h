@@ -1,0 +1,148 @@
+// Activations and LayerNorm's normalisation on rows in cache.
+
+#if defined(QNA_KERNELS_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QNA_KERNELS_ACTIVATION_INL_H_
+#undef QNA_KERNELS_ACTIVATION_INL_H_
+#else
+#define QNA_KERNELS_ACTIVATION_INL_H_
+#endif
+
+#include <cmath>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "qna/kernels/dense.h"
+#include "qna/kernels/gemm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+
+// 1 / (1 + exp(-x)); the clamp keeps exp finite and the quotient a normal number.
+HWY_INLINE FloatVector Sigmoid(FloatVector x) {
+  const FloatTag d;
+  const FloatVector e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 80.0f)));
+  return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
+}
+
+// x / 2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+HWY_INLINE FloatVector GeluTanh(FloatVector x) {
+  const FloatTag d;
+  const float scale = 2 * 0.7978845608028654f;
+  const FloatVector inner =
+      hn::MulAdd(hn::Set(d, scale * 0.044715f), hn::Mul(x, x), hn::Set(d, scale));
+  return hn::Mul(x, Sigmoid(hn::Mul(x, inner)));
+}
+
+// erf by Abramowitz and Stegun 7.1.26: absolute error at most 1.5e-7.
+HWY_INLINE FloatVector Gelu(FloatVector x) {
+  const FloatTag d;
+  const FloatVector one = hn::Set(d, 1.0f);
+  const FloatVector z = hn::Mul(hn::Abs(x), hn::Set(d, 0.7071067811865476f));
+  const FloatVector t = hn::Div(one, hn::MulAdd(hn::Set(d, 0.3275911f), z, one));
+  FloatVector poly = hn::Set(d, 1.061405429f);
+  for (const float coefficient : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) {
+    poly = hn::MulAdd(poly, t, hn::Set(d, coefficient));
+  }
+  const FloatVector e = hn::Exp(d, hn::Max(hn::Neg(hn::Mul(z, z)), hn::Set(d, -80.0f)));
+  const FloatVector tail = hn::Mul(hn::Mul(poly, t), e);  // 1 - erf(z)
+  // x >= 0: x (1 - tail / 2); x < 0: x tail / 2
+  const FloatVector half = hn::Mul(tail, hn::Set(d, 0.5f));
+  return hn::Mul(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), half, hn::Sub(one, half)));
+}
+
+template <typename Function>
+HWY_INLINE void ForBlock(float* block, int64_t stride, int64_t rows, int64_t columns,
+                         const Function& function) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  for (int64_t r = 0; r < rows; ++r) {
+    float* HWY_RESTRICT row = block + r * stride;
+    int64_t c = 0;
+    for (; c + lanes <= columns; c += lanes) {
+      hn::StoreU(function(hn::LoadU(d, row + c)), d, row + c);
+    }
+    if (c == columns) continue;
+    HWY_ALIGN float tail[HWY_MAX_BYTES / sizeof(float)] = {};
+    std::memcpy(tail, row + c, (columns - c) * sizeof(float));
+    hn::Store(function(hn::Load(d, tail)), d, tail);
+    std::memcpy(row + c, tail, (columns - c) * sizeof(float));
+  }
+}
+
+// Applies the activation in place to a block whose rows are `stride` apart.
+inline HWY_NOINLINE void Activate(float* block, int64_t stride, int64_t rows, int64_t columns,
+                                  Activation activation) {
+  const FloatTag d;
+  const auto apply = [&](const auto& function)
+                         HWY_ATTR { ForBlock(block, stride, rows, columns, function); };
+  switch (activation) {
+    case Activation::kNone:
+      break;
+    case Activation::kGeluTanh:
+      apply([](FloatVector x) HWY_ATTR { return GeluTanh(x); });
+      break;
+    case Activation::kGelu:
+      apply([](FloatVector x) HWY_ATTR { return Gelu(x); });
+      break;
+    case Activation::kRelu:
+      // Not Max: that would lose a NaN.
+      apply([&](FloatVector x)
+                HWY_ATTR { return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x); });
+      break;
+    case Activation::kSilu:
+      apply([](FloatVector x) HWY_ATTR { return hn::Mul(x, Sigmoid(x)); });
+      break;
+  }
+}
+
+// The sum of function(x) over a row; partial sums by lane, so every row is added in one order.
+template <typename Function>
+HWY_INLINE float SumRow(const float* HWY_RESTRICT x, int64_t count, const Function& function) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  FloatVector a = hn::Zero(d);
+  FloatVector b = hn::Zero(d);
+  int64_t c = 0;
+  for (; c + 2 * lanes <= count; c += 2 * lanes) {
+    a = hn::Add(a, function(hn::LoadU(d, x + c)));
+    b = hn::Add(b, function(hn::LoadU(d, x + c + lanes)));
+  }
+  if (c + lanes <= count) {
+    a = hn::Add(a, function(hn::LoadU(d, x + c)));
+    c += lanes;
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+  for (; c < count; ++c) sum += hn::GetLane(function(hn::Set(d, x[c])));
+  return sum;
+}
+
+// out = (x - mean) / sqrt(variance + epsilon) of each row, rows `features` apart in both.
+inline HWY_NOINLINE void NormalizeRows(float* out, const float* x, int64_t rows, int64_t features,
+                                       float epsilon) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* HWY_RESTRICT in = x + r * features;
+    float* HWY_RESTRICT to = out + r * features;
+    const float mean = SumRow(in, features, [](FloatVector v) HWY_ATTR { return v; }) / features;
+    const FloatVector mean_vector = hn::Set(d, mean);
+    const auto square = [&](FloatVector v) HWY_ATTR {
+      const FloatVector centred = hn::Sub(v, mean_vector);
+      return hn::Mul(centred, centred);
+    };
+    const float variance = SumRow(in, features, square) / features;
+    const float scale = 1.0f / std::sqrt(variance + epsilon);
+    const FloatVector scale_vector = hn::Set(d, scale);
+    int64_t c = 0;
+    for (; c + lanes <= features; c += lanes) {
+      hn::StoreU(hn::Mul(hn::Sub(hn::LoadU(d, in + c), mean_vector), scale_vector), d, to + c);
+    }
+    for (; c < features; ++c) to[c] = (in[c] - mean) * scale;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // QNA_KERNELS_ACTIVATION_INL_H_

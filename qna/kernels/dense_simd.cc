@@ -1,0 +1,167 @@
+#include "qna/kernels/dense_simd.h"
+
+#include "qna/kernels/scratch.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qna/kernels/dense_simd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "qna/kernels/activation-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+
+// The rows a worker takes at a time go through everything before the next are touched: few enough
+// that what they hold stays in half of a usual second-level cache, enough that a weight, once
+// loaded, serves many rows.
+constexpr int64_t kChunkBytes = 224 << 10;
+constexpr int64_t kMostRows = 16 * kTileRows;
+constexpr int64_t kFewestRows = 4 * kTileRows;
+
+// How rows are cut into tasks. The cut changes no result: every row is computed on its own.
+struct RowTasks {
+  RowTasks(int64_t rows_in, int64_t bytes_per_row, int workers) : rows(rows_in) {
+    const int64_t fit = std::clamp(kChunkBytes / bytes_per_row, kFewestRows, kMostRows);
+    int64_t tasks = std::max<int64_t>(1, (rows + fit - 1) / fit);
+    tasks = (tasks + workers - 1) / workers * workers;  // equal shares
+    chunk = std::max<int64_t>(1, (rows + tasks - 1) / tasks);
+    chunk = (chunk + kTileRows - 1) / kTileRows * kTileRows;
+    count = (rows + chunk - 1) / chunk;
+  }
+  int64_t rows, chunk, count;
+  int64_t begin(int64_t task) const { return task * chunk; }
+  int64_t size(int64_t task) const { return std::min(chunk, rows - begin(task)); }
+};
+
+PackedMatrix CarveMatrix(ScratchArena arena, int64_t inner, int64_t columns) {
+  const int64_t vectors = (columns + Lanes() - 1) / Lanes();
+  const float* data = arena.take<float>(inner * vectors * Lanes());
+  const float* bias = arena.take<float>(vectors * Lanes());
+  return {data, bias, inner, vectors, columns};
+}
+
+size_t MatrixBytes(int64_t inner, int64_t columns) {
+  const int64_t floats = (inner + 1) * ((columns + Lanes() - 1) / Lanes() * Lanes());
+  return floats * sizeof(float) + 2 * kScratchAlignment;
+}
+
+PackedMatrix Matrix(const PackedWeights& weights) {
+  return CarveMatrix(ScratchArena(weights.memory()), weights.inner, weights.columns);
+}
+
+PackedWeights Pack(const MatrixArgs& args, Runtime& runtime) {
+  PackedWeights packed(MatrixBytes(args.inner, args.columns));
+  packed.inner = args.inner;
+  packed.columns = args.columns;
+  const PackedMatrix matrix = Matrix(packed);
+  PackMatrix(const_cast<float*>(matrix.data), args.inner, matrix.vectors, runtime,
+             [&](int64_t k, int64_t c) {
+               return c < args.columns ? args.weight[k * args.inner_stride + c * args.column_stride]
+                                       : 0.0f;
+             });
+  float* bias = const_cast<float*>(matrix.bias);
+  for (int64_t c = 0; c < matrix.vectors * Lanes(); ++c) {
+    bias[c] = args.bias == nullptr || c >= args.columns ? 0.0f : args.bias[c];
+  }
+  return packed;
+}
+
+void Dense(const DenseArgs& args, Runtime& runtime) {
+  const PackedMatrix weights = Matrix(*args.weights);
+  const int64_t inner = weights.inner;
+  const int64_t columns = weights.columns;
+  const RowTasks tasks(args.rows, (inner + columns) * sizeof(float), runtime.workers());
+  // An activation comes before the residual, so both together need a place in between.
+  const bool staged = args.residual != nullptr && args.activation != Activation::kNone;
+  const int64_t buffer_floats = (args.norm.wanted ? inner : 0) + (staged ? columns : 0);
+  auto* buffers = static_cast<float*>(runtime.scratch(
+      runtime.workers() * tasks.chunk * buffer_floats * sizeof(float) + kScratchAlignment));
+  runtime.for_each(tasks.count, [&](int64_t task, int worker) HWY_ATTR {
+    const int64_t rows = tasks.size(task);
+    const float* x = args.x + tasks.begin(task) * inner;
+    float* y = args.y + tasks.begin(task) * columns;
+    float* buffer = buffers + worker * tasks.chunk * buffer_floats;
+    if (args.norm.wanted) {
+      NormalizeRows(buffer, x, rows, inner, args.norm.epsilon);
+      x = buffer;
+      buffer += tasks.chunk * inner;
+    }
+    const float* residual =
+        args.residual == nullptr ? nullptr : args.residual + tasks.begin(task) * columns;
+    float* out = staged ? buffer : y;
+    const auto activate = [&](float* block, int64_t count)
+                              HWY_ATTR { Activate(block, columns, rows, count, args.activation); };
+    Gemm(out, columns, x, inner, rows, weights, staged ? Residual{} : Residual{residual, columns},
+         activate);
+    if (staged) {
+      for (int64_t i = 0; i < rows * columns; ++i) y[i] = residual[i] + out[i];
+    }
+  });
+}
+
+void Mlp(const MlpArgs& args, Runtime& runtime) {
+  const PackedMatrix expand = Matrix(*args.expand);
+  const PackedMatrix contract = Matrix(*args.contract);
+  const int64_t features = expand.inner;
+  const int64_t hidden = expand.columns;
+  const RowTasks tasks(args.rows, (features + hidden) * sizeof(float), runtime.workers());
+  struct Worker {
+    float* x;
+    float* hidden;
+  };
+  std::vector<Worker> workers(runtime.workers());
+  const auto carve = [&](ScratchArena arena) {
+    for (Worker& worker : workers) {
+      worker.x = arena.take<float>(tasks.chunk * features);
+      worker.hidden = arena.take<float>(tasks.chunk * hidden);
+    }
+    return arena.bytes();
+  };
+  carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
+  runtime.for_each(tasks.count, [&](int64_t task, int index) HWY_ATTR {
+    const Worker& worker = workers[index];
+    const int64_t rows = tasks.size(task);
+    const float* x = args.x + tasks.begin(task) * features;
+    const float* from = x;
+    if (args.norm.wanted) {
+      NormalizeRows(worker.x, x, rows, features, args.norm.epsilon);
+      from = worker.x;
+    }
+    Gemm(worker.hidden, hidden, from, features, rows, expand, {},
+         [&](float* block, int64_t count)
+             HWY_ATTR { Activate(block, hidden, rows, count, args.activation); });
+    Gemm(args.y + tasks.begin(task) * features, features, worker.hidden, hidden, rows, contract,
+         {x, features});
+  });
+}
+
+// Rows that share a pass over the weights: as many as the layer takes at a time.
+void Product(const ProductArgs& args, Runtime& runtime) {
+  const PackedWeights weights = Pack({.inner = args.inner,
+                                      .columns = args.columns,
+                                      .weight = args.b,
+                                      .inner_stride = args.columns,
+                                      .column_stride = 1,
+                                      .bias = nullptr},
+                                     runtime);
+  const PackedMatrix b = Matrix(weights);
+  constexpr int64_t kChunk = 256;
+  runtime.for_each((args.rows + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
+    const int64_t first = chunk * kChunk;
+    Gemm(args.c + first * args.columns, args.columns, args.a + first * args.inner, args.inner,
+         std::min(kChunk, args.rows - first), b);
+  });
+}
+
+constexpr DenseKernels kDenseKernels = {&Pack, &Dense, &Mlp, &Product};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qna::kernels {
+QNA_DEFINE_TARGET_LOOKUP(DenseKernels, dense_kernels, kDenseKernels)
+}  // namespace qna::kernels
+#endif

@@ -1,0 +1,28 @@
+// The SIMD forms of dense.h, self_attention.h and product.h, by Highway target.
+#pragma once
+
+#include <cstdint>
+
+#include "qna/kernels/dense.h"
+#include "qna/kernels/product.h"
+#include "qna/kernels/self_attention.h"
+#include "qna/kernels/simd_targets.h"
+
+namespace qna::kernels {
+
+struct DenseKernels {
+  PackedWeights (*pack_matrix)(const MatrixArgs&, Runtime&) = nullptr;
+  void (*dense)(const DenseArgs&, Runtime&) = nullptr;
+  void (*mlp)(const MlpArgs&, Runtime&) = nullptr;
+  void (*product)(const ProductArgs&, Runtime&) = nullptr;
+};
+
+DenseKernels dense_kernels(int64_t target);
+
+struct SelfAttentionKernels {
+  void (*forward)(const SelfAttentionArgs&, Runtime&) = nullptr;
+};
+
+SelfAttentionKernels self_attention_kernels(int64_t target);
+
+}  // namespace qna::kernels

@@ -3,10 +3,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "qna/kernels/self_attention_simd.cc"
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "qna/kernels/gemm-inl.h"
+#include "qna/kernels/activation-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {

@@ -1,0 +1,393 @@
+#include "qna/models/qna_vit.h"
+
+#include <limits>
+
+#include "qna/base/error.h"
+#include "qna/kernels/implementation.h"
+#include "qna/nn/checkpoint.h"
+#include "qna/nn/init.h"
+#include "qna/ops/geometry.h"
+#include "qna/ops/inference.h"
+
+namespace qna::models {
+namespace {
+
+namespace F = torch::nn::functional;
+
+int64_t up(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+
+torch::nn::LayerNorm layer_norm(int64_t features) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}).eps(nn::kNormEpsilon));
+}
+
+// Zeros at the bottom and right of a channels-last map, up to multiples of `divisor`.
+torch::Tensor pad_to(const torch::Tensor& x, int64_t divisor) {
+  const int64_t bottom = up(x.size(1), divisor) * divisor - x.size(1);
+  const int64_t right = up(x.size(2), divisor) * divisor - x.size(2);
+  if (bottom == 0 && right == 0) return x;
+  return F::pad(x, F::PadFuncOptions({0, 0, 0, right, 0, bottom}));
+}
+
+torch::Tensor masked(const torch::Tensor& x, const torch::Tensor& mask, double otherwise) {
+  return mask.defined() ? x.masked_fill(~mask.unsqueeze(-1), otherwise) : x;
+}
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// 3 x 3 max-pooling with stride 2 of [B, C, H, W] to half its size, rounded up. Padding lies at the
+// bottom and right, where JAX's 'SAME' puts it for even sizes.
+torch::Tensor max_pool(const torch::Tensor& x) {
+  const auto options = F::PadFuncOptions({0, 2, 0, 2}).mode(torch::kConstant).value(kMinusInfinity);
+  return F::max_pool2d(F::pad(x, options), F::MaxPool2dFuncOptions(3).stride(2));
+}
+
+}  // namespace
+
+// ---- stem ----
+
+StemImpl::StemImpl(const QnAViTConfig& config) : config_(config) { StemImpl::reset(); }
+
+void StemImpl::reset() {
+  const bool patch = config_.stem == StemKind::kPatch;
+  const int64_t kernel = patch ? config_.patch_size : 7;
+  conv = register_module(
+      "conv",
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(config_.in_channels, config_.base_dim, kernel)
+                            .stride(patch ? config_.patch_size : 2)
+                            .bias(false)));
+  nn::lecun_normal_(conv->weight, config_.in_channels * kernel * kernel);
+  if (!patch) {
+    // Flax's momentum 0.9 is LibTorch's 0.1.
+    norm = register_module(
+        "norm", torch::nn::BatchNorm2d(
+                    torch::nn::BatchNorm2dOptions(config_.base_dim).eps(1e-5).momentum(0.1)));
+  }
+}
+
+torch::Tensor StemImpl::forward_patches(const torch::Tensor& x) {
+  const int64_t p = config_.patch_size;
+  const torch::Tensor map = pad_to(x, p);
+  const int64_t rows = map.size(1) / p, columns = map.size(2) / p;
+  const torch::Tensor patches = map.reshape({x.size(0), rows, p, columns, p, x.size(3)})
+                                    .transpose(2, 3)
+                                    .reshape({x.size(0), rows, columns, p * p * x.size(3)});
+  const auto weight = [&] { return conv->weight.permute({0, 2, 3, 1}).flatten(1); };
+  if (!ops::inference_kernels_serve(x)) return torch::linear(patches, weight());
+  const auto packed = packed_.get({conv->weight}, &kernels::chosen_implementation(),
+                                  [&] { return ops::pack_linear(weight(), std::nullopt); });
+  return ops::dense(patches, *packed);
+}
+
+torch::Tensor StemImpl::forward_resnet(const torch::Tensor& x, const torch::Tensor& mask) {
+  // Padding as JAX's 'SAME' has it for even sizes, 2 before and 3 behind; one more behind odd ones.
+  const int64_t bottom = 3 + x.size(1) % 2, right = 3 + x.size(2) % 2;
+  torch::Tensor map = F::pad(x.permute({0, 3, 1, 2}), F::PadFuncOptions({2, right, 2, bottom}));
+  map = nn::activate(norm->forward(conv->forward(map)), config_.activation);
+  if (mask.defined()) {  // what is no image must not win the maximum
+    const torch::Tensor half = mask.slice(1, 0, std::nullopt, 2).slice(2, 0, std::nullopt, 2);
+    map = map.masked_fill(~half.unsqueeze(1), kMinusInfinity);
+  }
+  map = max_pool(map).permute({0, 2, 3, 1});
+  if (mask.defined()) map = map.nan_to_num(0, 0, 0);  // places without any image
+  return map.contiguous();
+}
+
+torch::Tensor StemImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
+  const torch::Tensor image = masked(x, mask, 0);
+  return config_.stem == StemKind::kPatch ? forward_patches(image) : forward_resnet(image, mask);
+}
+
+// ---- down-sampling other than by QnA ----
+
+PatchMergingImpl::PatchMergingImpl(int64_t features) : features_(features) {
+  PatchMergingImpl::reset();
+}
+
+void PatchMergingImpl::reset() {
+  norm = register_module("norm", layer_norm(4 * features_));
+  reduction = register_module(
+      "reduction",
+      torch::nn::Linear(torch::nn::LinearOptions(4 * features_, 2 * features_).bias(false)));
+  nn::lecun_normal_(reduction->weight, 4 * features_);
+}
+
+torch::Tensor PatchMergingImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
+  const torch::Tensor map = pad_to(masked(x, mask, 0), 2);
+  const int64_t rows = map.size(1) / 2, columns = map.size(2) / 2;
+  // Swin's order of the four: by column, then by row.
+  const torch::Tensor merged = map.reshape({x.size(0), rows, 2, columns, 2, features_})
+                                   .permute({0, 1, 3, 4, 2, 5})
+                                   .reshape({x.size(0), rows, columns, 4 * features_});
+  return reduction->forward(norm->forward(merged));
+}
+
+ConvPoolImpl::ConvPoolImpl(int64_t features) : features_(features) { ConvPoolImpl::reset(); }
+
+void ConvPoolImpl::reset() {
+  conv = register_module(
+      "conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(features_, 2 * features_, 3).padding(1)));
+  norm = register_module("norm", layer_norm(2 * features_));
+  nn::lecun_normal_(conv->weight, 9 * features_);
+  torch::NoGradGuard no_grad;
+  conv->bias.zero_();
+}
+
+torch::Tensor ConvPoolImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
+  torch::Tensor map = conv->forward(masked(x, mask, 0).permute({0, 3, 1, 2}));
+  map = norm->forward(map.permute({0, 2, 3, 1}));
+  map = masked(map, mask, kMinusInfinity);
+  map = max_pool(map.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
+  if (mask.defined()) map = map.nan_to_num(0, 0, 0);
+  return map.contiguous();
+}
+
+// ---- stage ----
+
+StageImpl::StageImpl(const QnAViTConfig& config, size_t index, const std::vector<double>& drop_path)
+    : config_(config), index_(index), drop_path_(drop_path) {
+  StageImpl::reset();
+}
+
+void StageImpl::reset() {
+  const StageConfig& s = config_.stages[index_];
+  const int64_t features = config_.features(index_);
+  const auto block = [&](double drop_path) {
+    return nn::BlockOptions{
+        .average_pool_skip = config_.downsample_skip == DownsampleSkip::kAveragePool,
+        .mlp_ratio = config_.mlp_ratio,
+        .activation = config_.activation,
+        .layer_scale = config_.layer_scale,
+        .drop_path = drop_path};
+  };
+  const auto qna = [&](int64_t stride) {
+    return nn::QnAOptions{.in_features = features,
+                          .features = features * stride,
+                          .heads = s.qna_heads * stride,
+                          .queries = s.queries,
+                          .kernel_size = s.kernel_size,
+                          .stride = {stride, stride},
+                          .normalize_queries = config_.normalize_queries,
+                          .normalize_stop_gradient = config_.normalize_stop_gradient,
+                          .attention_scale = config_.attention_scale};
+  };
+
+  blocks.clear();
+  torch::nn::ModuleList list;
+  for (int64_t i = 0; i < s.attention_blocks + s.qna_blocks; ++i) {
+    nn::BlockOptions options = block(drop_path_[i]);
+    if (i < s.attention_blocks) {
+      const bool global = s.window[0] == 0;
+      std::array<int64_t, 2> window = s.window;
+      for (int axis = 0; global && axis < 2; ++axis) {  // the table is made for the trained size
+        window[axis] = up(config_.image_size[axis], config_.stride(index_));
+      }
+      options.attention = nn::WindowSelfAttentionOptions{
+          .features = features, .heads = s.attention_heads, .window = window, .global = global};
+    } else {
+      options.qna = qna(1);
+    }
+    blocks.emplace_back(options);
+    list->push_back(blocks.back());
+  }
+  register_module("blocks", list);
+  if (is_last()) return;
+  switch (config_.downsample) {
+    case Downsample::kQnA: {
+      nn::BlockOptions options = block(drop_path_.back());
+      options.qna = qna(2);
+      downsample = register_module("downsample", nn::Block(options));
+      break;
+    }
+    case Downsample::kPatchMerging:
+      merge = register_module("downsample", PatchMerging(features));
+      break;
+    case Downsample::kConvPool:
+      pool = register_module("downsample", ConvPool(features));
+      break;
+  }
+}
+
+namespace {
+torch::Tensor run_block(nn::Block& block, const torch::Tensor& x, const torch::Tensor& mask,
+                        bool checkpointing) {
+  if (!checkpointing || !torch::GradMode::is_enabled()) return block->forward(x, mask);
+  const auto run = [block, mask](const torch::Tensor& input) mutable {
+    return block->forward_differentiable(input, mask);
+  };
+  return nn::checkpoint(run, x, block->parameters());
+}
+}  // namespace
+
+torch::Tensor StageImpl::forward(const torch::Tensor& x, const torch::Tensor& mask,
+                                 bool checkpointing) {
+  torch::Tensor map = x;
+  for (nn::Block& block : blocks) map = run_block(block, map, mask, checkpointing);
+  return map;
+}
+
+torch::Tensor StageImpl::forward_downsample(const torch::Tensor& x, const torch::Tensor& mask,
+                                            bool checkpointing) {
+  if (downsample) return run_block(downsample, x, mask, checkpointing);
+  return merge ? merge->forward(x, mask) : pool->forward(x, mask);
+}
+
+// ---- head ----
+
+ClassificationHeadImpl::ClassificationHeadImpl(const QnAViTConfig& config) : config_(config) {
+  ClassificationHeadImpl::reset();
+}
+
+void ClassificationHeadImpl::reset() {
+  const size_t last = config_.stages.size() - 1;
+  const int64_t features = config_.features(last);
+  norm = register_module("norm", layer_norm(features));
+  if (config_.head != HeadKind::kGap) {
+    qna = register_module(
+        "qna",
+        nn::QnA(nn::QnAOptions{.in_features = features,
+                               .heads = config_.stages[last].qna_heads,
+                               .kernel_size = {up(config_.image_size[0], config_.stride(last)),
+                                               up(config_.image_size[1], config_.stride(last))},
+                               .padding = std::array<int64_t, 4>{0, 0, 0, 0}}));
+  }
+  fc = register_module("fc", torch::nn::Linear(features, config_.classes));
+  nn::lecun_normal_(fc->weight, features);
+  torch::NoGradGuard no_grad;
+  fc->bias.zero_();
+}
+
+// One window over the whole map; its tables, made for the trained size, are resized to the map.
+torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
+  ops::LayerParameters parameters = qna->parameters_for_layer();
+  ops::WindowGeometry geometry = qna->geometry();
+  geometry.kernel_size = {x.size(1), x.size(2)};
+  for (auto* table : {&parameters.bias, &parameters.tap_weights}) {
+    if (!table->has_value()) continue;
+    const torch::Tensor t = **table;  // [kh, kw, L, heads]
+    const auto options = F::InterpolateFuncOptions()
+                             .size(std::vector<int64_t>{x.size(1), x.size(2)})
+                             .mode(torch::kBicubic)
+                             .align_corners(false);
+    if (t.size(0) == x.size(1) && t.size(1) == x.size(2)) continue;
+    *table = F::interpolate(t.flatten(2).permute({2, 0, 1}).unsqueeze(0), options)
+                 .squeeze(0)
+                 .permute({1, 2, 0})
+                 .reshape({x.size(1), x.size(2), t.size(2), t.size(3)});
+  }
+  return ops::layer(x, parameters, mask.defined() ? std::make_optional(mask) : std::nullopt,
+                    geometry)
+      .flatten(1);
+}
+
+torch::Tensor ClassificationHeadImpl::pool(const torch::Tensor& x, const torch::Tensor& mask) {
+  const torch::Tensor normed = norm->forward(x);
+  torch::Tensor mean;
+  if (config_.head != HeadKind::kQnAv1) {
+    if (mask.defined()) {
+      const torch::Tensor count = mask.sum({1, 2}).clamp_min(1).unsqueeze(1);
+      mean = masked(normed, mask, 0).sum({1, 2}) / count;
+    } else {
+      mean = normed.mean(at::IntArrayRef{1, 2});
+    }
+  }
+  if (config_.head == HeadKind::kGap) return mean;
+  const torch::Tensor attended = attend(normed, mask);
+  return config_.head == HeadKind::kQnAv1 ? attended : attended + mean;
+}
+
+torch::Tensor ClassificationHeadImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
+  return fc->forward(pool(x, mask));
+}
+
+// ---- network ----
+
+QnAViTImpl::QnAViTImpl(const QnAViTConfig& config) : config_(config) {
+  check(config);
+  QnAViTImpl::reset();
+}
+
+void QnAViTImpl::reset() {
+  stem = register_module("stem", Stem(config_));
+
+  // Stochastic depth grows linearly over all blocks; the down-sampling blocks count when they have
+  // a rate of their own.
+  int64_t blocks = 0;
+  for (size_t i = 0; i < config_.stages.size(); ++i) {
+    const bool last = i + 1 == config_.stages.size();
+    blocks += config_.stages[i].attention_blocks + config_.stages[i].qna_blocks +
+              (config_.drop_path_downsample && !last);
+  }
+  int64_t block = 0;
+  const auto next_rate = [&] {
+    const double rate = blocks > 1 ? config_.drop_path * block / (blocks - 1) : 0;
+    ++block;
+    return rate;
+  };
+  stages.clear();
+  torch::nn::ModuleList list;
+  for (size_t i = 0; i < config_.stages.size(); ++i) {
+    std::vector<double> rates;
+    const StageConfig& stage = config_.stages[i];
+    for (int64_t n = 0; n < stage.attention_blocks + stage.qna_blocks; ++n) {
+      rates.push_back(next_rate());
+    }
+    const bool last = i + 1 == config_.stages.size();
+    rates.push_back(config_.drop_path_downsample && !last ? next_rate() : 0);
+    stages.emplace_back(config_, i, rates);
+    list->push_back(stages.back());
+  }
+  register_module("stages", list);
+  if (config_.classes > 0) head = register_module("head", ClassificationHead(config_));
+}
+
+torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const {
+  if (!mask.defined()) return mask;
+  // A position counts where its first pixel does: for images that begin at the top left, that is
+  // where any of its pixels does.
+  const int64_t stride = config_.stem_stride();
+  torch::Tensor map = mask.slice(1, 0, std::nullopt, stride).slice(2, 0, std::nullopt, stride);
+  for (size_t i = 0; i < index; ++i) {
+    map = map.slice(1, 0, std::nullopt, 2).slice(2, 0, std::nullopt, 2);
+  }
+  return map.contiguous();
+}
+
+Pyramid QnAViTImpl::forward_pyramid(const torch::Tensor& x, const torch::Tensor& mask) {
+  qna::check(x.defined() && x.dim() == 4 && x.size(3) == config_.in_channels,
+             "QnAViT: images must be [batch, height, width, {}], got {}", config_.in_channels,
+             x.defined() ? ops::sizes_text(x.sizes()) : "an undefined tensor");
+  qna::check(x.is_floating_point(), "QnAViT: images must be of a floating type");
+  qna::check(x.size(1) >= 1 && x.size(2) >= 1, "QnAViT: images must not be empty, got {}",
+             ops::sizes_text(x.sizes()));
+  qna::check(!mask.defined() ||
+                 (mask.scalar_type() == torch::kBool && mask.sizes() == x.sizes().slice(0, 3)),
+             "QnAViT: mask must be bool of {}, got {}", ops::sizes_text(x.sizes().slice(0, 3)),
+             mask.defined() ? ops::sizes_text(mask.sizes()) : "");
+  Pyramid pyramid;
+  torch::Tensor map = stem->forward(x, mask);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const torch::Tensor map_mask = mask_at(mask, i);
+    map = stages[i]->forward(map, map_mask, checkpointing_);
+    pyramid.maps.push_back(map);
+    pyramid.masks.push_back(map_mask);
+    if (!stages[i]->is_last()) map = stages[i]->forward_downsample(map, map_mask, checkpointing_);
+  }
+  return pyramid;
+}
+
+torch::Tensor QnAViTImpl::forward_features(const torch::Tensor& x, const torch::Tensor& mask) {
+  return forward_pyramid(x, mask).maps.back();
+}
+
+torch::Tensor QnAViTImpl::forward_head(const torch::Tensor& features, const torch::Tensor& mask) {
+  if (head) return head->forward(features, mask);
+  return mask.defined()
+             ? masked(features, mask, 0).sum({1, 2}) / mask.sum({1, 2}).clamp_min(1).unsqueeze(1)
+             : features.mean(at::IntArrayRef{1, 2});
+}
+
+torch::Tensor QnAViTImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
+  return forward_head(forward_features(x, mask), mask_at(mask, stages.size() - 1));
+}
+
+}  // namespace qna::models

@@ -1,0 +1,180 @@
+#include "qna/nn/block.h"
+
+#include "qna/base/error.h"
+#include "qna/kernels/implementation.h"
+#include "qna/nn/drop_path.h"
+#include "qna/nn/init.h"
+#include "qna/ops/inference.h"
+
+namespace qna::nn {
+namespace {
+
+namespace F = torch::nn::functional;
+
+const kernels::Norm kNorm{.wanted = true, .epsilon = static_cast<float>(kNormEpsilon)};
+
+torch::nn::LayerNorm layer_norm(int64_t features) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}).eps(kNormEpsilon));
+}
+
+std::optional<torch::Tensor> optional(const torch::Tensor& tensor) {
+  return tensor.defined() ? std::make_optional(tensor) : std::nullopt;
+}
+
+// The kernels normalise without LayerNorm's scale g and shift s, which are linear:
+// W (g x + s) + b = (W g) x + (W s + b). A scale of the output goes the same way.
+kernels::PackedWeights pack_folded(const torch::Tensor& weight, const torch::Tensor& bias,
+                                   const torch::nn::LayerNorm& norm, const torch::Tensor& scale) {
+  torch::Tensor w = weight;
+  torch::Tensor b = bias;
+  if (norm) {
+    b = torch::mv(weight, norm->bias);
+    if (bias.defined()) b = b + bias;
+    w = weight * norm->weight;
+  }
+  if (scale.defined()) {
+    w = w * scale.unsqueeze(1);
+    if (b.defined()) b = b * scale;
+  }
+  return ops::pack_linear(w, optional(b));
+}
+
+}  // namespace
+
+struct BlockPack {
+  std::optional<ops::PackedLayer> qna;
+  kernels::PackedWeights qkv;
+  kernels::PackedWeights proj;
+  torch::Tensor bias;  // of self-attention in windows of a fixed size
+  kernels::PackedWeights skip;
+  kernels::PackedWeights fc1;
+  kernels::PackedWeights fc2;
+};
+
+BlockImpl::BlockImpl(const BlockOptions& options) : options_(options) {
+  check(options.qna.has_value() != options.attention.has_value(),
+        "Block: exactly one of qna and attention must be given");
+  check(options.drop_path >= 0 && options.drop_path < 1,
+        "Block: drop_path must be at least 0 and below 1, got {}", options.drop_path);
+  check(options.mlp_ratio > 0, "Block: mlp_ratio must be above 0, got {}", options.mlp_ratio);
+  BlockImpl::reset();
+}
+
+void BlockImpl::reset() {
+  const BlockOptions& o = options_;
+  int64_t in = 0;
+  if (o.qna.has_value()) {
+    in = o.qna->in_features;
+    norm1 = register_module("norm1", layer_norm(in));
+    qna = register_module("qna", QnA(*o.qna));
+    features_ = qna->options().out_features;
+    const bool strided = qna->options().stride != std::array<int64_t, 2>{1, 1};
+    check(strided || features_ == in,
+          "Block: without stride the QnA layer must keep the {} features, got {}", in, features_);
+    if (strided) {
+      const auto& stride = qna->options().stride;
+      skip = register_module("skip", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, features_, 1)
+                                                           .stride({stride[0], stride[1]})
+                                                           .bias(false)));
+      lecun_normal_(skip->weight, in);
+    }
+  } else {
+    in = features_ = o.attention->features;
+    norm1 = register_module("norm1", layer_norm(in));
+    attention = register_module("attention", WindowSelfAttention(*o.attention));
+  }
+  norm2 = register_module("norm2", layer_norm(features_));
+  mlp = register_module(
+      "mlp", Mlp(MlpOptions{.features = features_,
+                            .hidden = static_cast<int64_t>(std::llround(o.mlp_ratio * features_)),
+                            .activation = o.activation}));
+  if (o.layer_scale > 0) {
+    scale1 = register_parameter("scale1", torch::full({features_}, o.layer_scale));
+    scale2 = register_parameter("scale2", torch::full({features_}, o.layer_scale));
+  }
+  packed_.clear();
+}
+
+torch::Tensor BlockImpl::skip_input(const torch::Tensor& x, const torch::Tensor& mask) const {
+  const auto& stride = qna->options().stride;
+  if (!options_.average_pool_skip) {
+    return x.slice(1, 0, std::nullopt, stride[0]).slice(2, 0, std::nullopt, stride[1]);
+  }
+  const auto& kernel = qna->options().kernel_size;
+  const auto& padding = *qna->options().padding;
+  torch::Tensor map = mask.defined() ? x * mask.unsqueeze(-1) : x;
+  map = F::pad(map.permute({0, 3, 1, 2}),
+               F::PadFuncOptions({padding[2], padding[3], padding[0], padding[1]}));
+  return F::avg_pool2d(
+             map, F::AvgPool2dFuncOptions({kernel[0], kernel[1]}).stride({stride[0], stride[1]}))
+      .permute({0, 2, 3, 1});
+}
+
+torch::Tensor BlockImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
+  const bool random = is_training() && options_.drop_path > 0;
+  if (!random && ops::inference_kernels_serve(x)) return forward_fused(x, mask);
+  return forward_differentiable(x, mask);
+}
+
+torch::Tensor BlockImpl::forward_differentiable(const torch::Tensor& x, const torch::Tensor& mask) {
+  const torch::Tensor normed = norm1->forward(x);
+  torch::Tensor mixed = qna ? qna->forward(normed, mask) : attention->forward(normed, mask);
+  if (scale1.defined()) mixed = mixed * scale1;
+  torch::Tensor y;
+  if (skip) {
+    y = mixed + torch::linear(skip_input(x, mask), skip->weight.flatten(1));
+  } else {
+    y = x + drop_path(mixed, options_.drop_path, is_training());
+  }
+  torch::Tensor branch = mlp->forward(norm2->forward(y));
+  if (scale2.defined()) branch = branch * scale2;
+  return y + drop_path(branch, options_.drop_path, is_training());
+}
+
+BlockPack BlockImpl::pack() const {
+  BlockPack pack;
+  if (qna) {
+    ops::LayerParameters p = qna->parameters_for_layer();
+    // A shift of the scores is the same for all taps, and the softmax takes it out again.
+    const torch::Tensor value_shift = torch::einsum("c,chd->hd", {norm1->bias, p.value_weight});
+    p.value_bias = p.value_bias.has_value() ? *p.value_bias + value_shift : value_shift;
+    p.value_weight = p.value_weight * norm1->weight.view({-1, 1, 1});
+    p.score_weight = p.score_weight * norm1->weight.view({-1, 1, 1});
+    if (scale1.defined()) {
+      p.out_weight = p.out_weight * scale1;
+      if (p.out_bias.has_value()) p.out_bias = *p.out_bias * scale1;
+    }
+    pack.qna = ops::pack_layer(p, qna->geometry());
+    if (skip) pack.skip = ops::pack_linear(skip->weight.flatten(1), std::nullopt);
+  } else {
+    pack.qkv = pack_folded(attention->qkv->weight, {}, norm1, {});
+    pack.proj = pack_folded(attention->proj->weight, {}, nullptr, scale1);
+    if (!attention->options().global) {
+      pack.bias = attention->bias_for(attention->options().window).contiguous();
+    }
+  }
+  pack.fc1 = pack_folded(mlp->fc1->weight, mlp->fc1->bias, norm2, {});
+  pack.fc2 = pack_folded(mlp->fc2->weight, mlp->fc2->bias, nullptr, scale2);
+  return pack;
+}
+
+torch::Tensor BlockImpl::forward_fused(const torch::Tensor& x, const torch::Tensor& mask) {
+  const std::shared_ptr<const BlockPack> pack =
+      packed_.get(parameters(), &kernels::chosen_implementation(), [&] { return this->pack(); });
+  torch::Tensor y;
+  if (qna) {
+    const torch::Tensor residual = skip ? ops::dense(skip_input(x, mask), pack->skip) : x;
+    y = ops::layer(x, *pack->qna, optional(mask), kNorm, residual);
+  } else {
+    const auto window = attention->window_on(x.size(1), x.size(2));
+    const torch::Tensor bias = pack->bias.defined() ? pack->bias : attention->bias_for(window);
+    const torch::Tensor qkv = ops::dense(x, pack->qkv, {.norm = kNorm});
+    const torch::Tensor mixed =
+        ops::self_attention(qkv, attention->options().heads, window, bias, optional(mask));
+    y = ops::dense(mixed, pack->proj, {.residual = x});
+  }
+  ops::mlp_(y, pack->fc1, pack->fc2, options_.activation, kNorm);
+  return y;
+}
+
+}  // namespace qna::nn

@@ -1,0 +1,74 @@
+// A pre-norm transformer block:
+//   x = skip(x) + mix(norm(x))
+//   x = x + mlp(norm(x))
+// where mix is a QnA layer or self-attention in windows, and skip is x itself or, beside a QnA
+// layer with stride, a 1 x 1 convolution with the same stride.
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/pimpl.h>
+
+#include <optional>
+
+#include "qna/nn/mlp.h"
+#include "qna/nn/qna.h"
+#include "qna/nn/versioned.h"
+#include "qna/nn/window_self_attention.h"
+
+namespace qna::nn {
+
+inline constexpr double kNormEpsilon = 1e-6;
+
+struct BlockOptions {
+  // Exactly one of the two.
+  std::optional<QnAOptions> qna = std::nullopt;
+  std::optional<WindowSelfAttentionOptions> attention = std::nullopt;
+  bool average_pool_skip = false;  // beside a stride: pool over the QnA window before the skip
+  double mlp_ratio = 4;
+  kernels::Activation activation = kernels::Activation::kGeluTanh;
+  double layer_scale = 0;  // initial value of a learned scale behind each branch; 0: none
+  // Stochastic depth in training. A block with stride drops only its MLP branch.
+  double drop_path = 0;
+};
+
+struct BlockPack;  // the weights as the inference kernels want them
+
+class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
+ public:
+  explicit BlockImpl(const BlockOptions& options);
+
+  // x [B, H, W, C]; mask [B, H, W] bool, true takes part. Where no gradient is wanted, float32 on a
+  // CPU runs in fused kernels with packed weights.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
+  // The same by differentiable operators, whatever is wanted.
+  torch::Tensor forward_differentiable(const torch::Tensor& x, const torch::Tensor& mask = {});
+
+  void reset() override;
+  const BlockOptions& options() const { return options_; }
+  int64_t features() const { return features_; }  // of the output
+
+  torch::nn::LayerNorm norm1{nullptr};
+  QnA qna{nullptr};                        // empty where the block has self-attention
+  WindowSelfAttention attention{nullptr};  // empty where it has a QnA layer
+  torch::nn::Conv2d skip{nullptr};         // empty without stride
+  torch::nn::LayerNorm norm2{nullptr};
+  Mlp mlp{nullptr};
+  torch::Tensor scale1;  // [C], or undefined
+  torch::Tensor scale2;
+
+ private:
+  torch::Tensor forward_fused(const torch::Tensor& x, const torch::Tensor& mask);
+  // What the skip connection's product is taken of.
+  torch::Tensor skip_input(const torch::Tensor& x, const torch::Tensor& mask) const;
+  BlockPack pack() const;
+
+  BlockOptions options_;
+  int64_t features_;
+  Versioned<BlockPack> packed_;
+};
+
+TORCH_MODULE(Block);
+
+}  // namespace qna::nn

@@ -1,0 +1,53 @@
+// Multi-head self-attention inside windows that tile the map, with a relative bias (as in Swin, not
+// shifted), or over the whole map.
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <array>
+
+namespace qna::nn {
+
+struct WindowSelfAttentionOptions {
+  int64_t features = 0;  // must be given
+  int64_t heads = 8;
+  // Of the relative bias, and of attention unless it is global.
+  std::array<int64_t, 2> window = {7, 7};
+  // Attention over the whole map; the table, made for `window`, is resized to the map at hand.
+  bool global = false;
+};
+
+// Any height and width: the windows at the bottom and right edge hold what is left of the map. That
+// is the same as padding the map and masking what was added.
+class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionImpl> {
+ public:
+  explicit WindowSelfAttentionImpl(const WindowSelfAttentionOptions& options);
+
+  // x [B, H, W, features]; mask [B, H, W] bool, true takes part as a key.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
+
+  // The windows on a map of this size.
+  std::array<int64_t, 2> window_on(int64_t height, int64_t width) const;
+  // The table for these windows: [heads, 2 wh - 1, 2 ww - 1] or larger, indexed by key minus query.
+  torch::Tensor bias_for(std::array<int64_t, 2> window) const;
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  const WindowSelfAttentionOptions& options() const { return options_; }
+
+  torch::nn::Linear qkv{nullptr};   // rows: q, k, v, each [heads, dim]
+  torch::nn::Linear proj{nullptr};  // both without bias
+  torch::Tensor relative_bias;      // [2 wh - 1, 2 ww - 1, heads], indexed by query minus key
+
+ private:
+  WindowSelfAttentionOptions options_;
+};
+
+TORCH_MODULE(WindowSelfAttention);
+
+// A relative table [2h - 1, 2w - 1, heads] resized bicubically for another window.
+torch::Tensor resize_relative_bias(const torch::Tensor& table, std::array<int64_t, 2> window);
+
+}  // namespace qna::nn

@@ -1,0 +1,214 @@
+#include "qna/ops/inference.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <cmath>
+
+#include "qna/base/error.h"
+#include "qna/kernels/implementation.h"
+#include "qna/ops/torch_runtime.h"
+
+namespace qna::ops {
+namespace {
+
+using kernels::PackedWeights;
+
+const float* data(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined() ? tensor->const_data_ptr<float>() : nullptr;
+}
+
+void check_packed(const PackedWeights& weights, const char* name) {
+  check(weights.owner == &kernels::chosen_implementation(),
+        "{}: the weights were packed for another kernel than the chosen one; pack them again",
+        name);
+}
+
+int64_t rows_of(const at::Tensor& x, int64_t features, const char* name) {
+  check(x.dim() >= 1 && x.size(-1) == features, "{}: x must have {} features, got {}", name,
+        features, sizes_text(x.sizes()));
+  return x.numel() / features;
+}
+
+}  // namespace
+
+bool inference_kernels_serve(const at::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat && !at::GradMode::is_enabled() &&
+         !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+PackedWeights pack_linear(const at::Tensor& weight, const OptionalTensor& bias) {
+  const at::Tensor table = weight.to(at::kFloat);
+  const OptionalTensor bias_table = as_table(bias);
+  TorchRuntime runtime;
+  return kernels::pack_matrix({.inner = table.size(1),
+                               .columns = table.size(0),
+                               .weight = table.const_data_ptr<float>(),
+                               .inner_stride = table.stride(1),
+                               .column_stride = table.stride(0),
+                               .bias = table_pointer(bias_table)},
+                              runtime);
+}
+
+at::Tensor dense(const at::Tensor& x, const PackedWeights& weights, const DenseOptions& options) {
+  check_packed(weights, "dense");
+  const int64_t rows = rows_of(x, weights.inner, "dense");
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = weights.columns;
+  const at::Tensor y = at::empty(sizes, x.options());
+  const at::Tensor input = x.contiguous();
+  OptionalTensor residual;
+  if (options.residual.has_value()) {
+    check(options.residual->sizes() == y.sizes(), "dense: residual must be {}, got {}",
+          sizes_text(y.sizes()), sizes_text(options.residual->sizes()));
+    residual = options.residual->contiguous();
+  }
+  TorchRuntime runtime;
+  kernels::dense({.rows = rows,
+                  .x = input.const_data_ptr<float>(),
+                  .norm = options.norm,
+                  .weights = &weights,
+                  .activation = options.activation,
+                  .residual = data(residual),
+                  .y = y.data_ptr<float>()},
+                 runtime);
+  return y;
+}
+
+void mlp_(at::Tensor& x, const PackedWeights& expand, const PackedWeights& contract,
+          kernels::Activation activation, kernels::Norm norm) {
+  check_packed(expand, "mlp");
+  check_packed(contract, "mlp");
+  const int64_t rows = rows_of(x, expand.inner, "mlp");
+  check(x.is_contiguous(), "mlp: x must be contiguous");
+  TorchRuntime runtime;
+  kernels::mlp({.rows = rows,
+                .x = x.const_data_ptr<float>(),
+                .norm = norm,
+                .expand = &expand,
+                .activation = activation,
+                .contract = &contract,
+                .y = x.data_ptr<float>()},
+               runtime);
+}
+
+PackedLayer pack_layer(const LayerParameters& p, const WindowGeometry& geometry) {
+  // Any map will do: as large as the window.
+  const at::Tensor x =
+      at::empty({1, geometry.kernel_size[0] * geometry.dilation[0],
+                 geometry.kernel_size[1] * geometry.dilation[1], p.score_weight.size(0)});
+  PackedLayer packed{.weights = {},
+                     .shape = layer_shape(x, p, std::nullopt, geometry, 1),
+                     .geometry = geometry,
+                     .in_features = x.size(3),
+                     .out_features = p.out_weight.size(2)};
+  const OptionalTensor score_weight = as_table(p.score_weight);
+  const OptionalTensor value_weight = as_table(p.value_weight);
+  const OptionalTensor value_bias = as_table(p.value_bias);
+  const OptionalTensor out_weight = as_table(p.out_weight);
+  const OptionalTensor out_bias = as_table(p.out_bias);
+  const OptionalTensor bias = as_table(p.bias);
+  const OptionalTensor tap_weights = as_table(p.tap_weights);
+  TorchRuntime runtime;
+  packed.weights = kernels::pack_layer<float>({.shape = packed.shape,
+                                               .in_features = packed.in_features,
+                                               .out_features = packed.out_features,
+                                               .x = nullptr,
+                                               .score_weight = table_pointer(score_weight),
+                                               .value_weight = table_pointer(value_weight),
+                                               .value_bias = table_pointer(value_bias),
+                                               .out_weight = table_pointer(out_weight),
+                                               .out_bias = table_pointer(out_bias),
+                                               .bias = table_pointer(bias),
+                                               .tap_weights = table_pointer(tap_weights),
+                                               .mask = nullptr,
+                                               .y = nullptr},
+                                              runtime);
+  return packed;
+}
+
+at::Tensor layer(const at::Tensor& x, const PackedLayer& packed, const OptionalTensor& mask,
+                 kernels::Norm norm, const OptionalTensor& residual) {
+  constexpr const char* kName = "layer";
+  check_packed(packed.weights, kName);
+  check(x.dim() == 4 && x.size(3) == packed.in_features,
+        "{}: x must be [batch, height, width, {}], got {}", kName, packed.in_features,
+        sizes_text(x.sizes()));
+  const kernels::WindowShape shape =
+      make_shape(x.size(0), x.size(1), x.size(2), packed.shape.queries, packed.shape.heads,
+                 packed.shape.head_dim, packed.geometry, /*separate=*/false, kName);
+  const OptionalTensor taking_part = check_mask(mask, shape, kName);
+  const at::Tensor input = x.contiguous();
+  const at::Tensor y = at::empty(
+      {shape.batch, shape.out_height(), shape.out_width(), packed.out_features}, x.options());
+  OptionalTensor added;
+  if (residual.has_value()) {
+    check(residual->sizes() == y.sizes(), "{}: residual must be {}, got {}", kName,
+          sizes_text(y.sizes()), sizes_text(residual->sizes()));
+    added = residual->contiguous();
+  }
+  TorchRuntime runtime;
+  kernels::layer_forward<float>({.shape = shape,
+                                 .in_features = packed.in_features,
+                                 .out_features = packed.out_features,
+                                 .x = input.const_data_ptr<float>(),
+                                 .score_weight = nullptr,
+                                 .value_weight = nullptr,
+                                 .value_bias = nullptr,
+                                 .out_weight = nullptr,
+                                 .out_bias = nullptr,
+                                 .bias = nullptr,
+                                 .tap_weights = nullptr,
+                                 .mask = mask_pointer(taking_part),
+                                 .y = y.data_ptr<float>(),
+                                 .norm = norm,
+                                 .residual = data(added),
+                                 .packed = &packed.weights},
+                                runtime);
+  return y;
+}
+
+at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, std::array<int64_t, 2> window,
+                          const OptionalTensor& bias, const OptionalTensor& mask) {
+  constexpr const char* kName = "self_attention";
+  check(qkv.dim() == 4 && qkv.size(3) % (3 * heads) == 0,
+        "{}: qkv must be [batch, height, width, 3 x {} heads x dim], got {}", kName, heads,
+        sizes_text(qkv.sizes()));
+  const int64_t dim = qkv.size(3) / (3 * heads);
+  const at::Tensor input = qkv.contiguous();
+  const OptionalTensor table = as_table(bias);
+  if (table.has_value()) {
+    check(table->dim() == 3 && table->size(0) == heads && table->size(1) >= 2 * window[0] - 1 &&
+              table->size(2) >= 2 * window[1] - 1,
+          "{}: bias must be [{}, at least {}, at least {}], got {}", kName, heads,
+          2 * window[0] - 1, 2 * window[1] - 1, sizes_text(table->sizes()));
+  }
+  OptionalTensor keys;
+  if (mask.has_value() && mask->defined()) {
+    check(mask->scalar_type() == at::kBool && mask->sizes() == qkv.sizes().slice(0, 3),
+          "{}: mask must be bool of [batch, height, width], got {}", kName,
+          sizes_text(mask->sizes()));
+    keys = mask->contiguous();
+  }
+  const at::Tensor out =
+      at::empty({qkv.size(0), qkv.size(1), qkv.size(2), heads * dim}, qkv.options());
+  if (out.numel() == 0) return out;
+  TorchRuntime runtime;
+  kernels::self_attention({.batch = qkv.size(0),
+                           .height = qkv.size(1),
+                           .width = qkv.size(2),
+                           .heads = heads,
+                           .head_dim = dim,
+                           .window_h = std::min(window[0], qkv.size(1)),
+                           .window_w = std::min(window[1], qkv.size(2)),
+                           .qkv = input.const_data_ptr<float>(),
+                           .scale = 1.0f / std::sqrt(static_cast<float>(dim)),
+                           .bias = table_pointer(table),
+                           .bias_h = table.has_value() ? (table->size(1) + 1) / 2 : 0,
+                           .bias_w = table.has_value() ? (table->size(2) + 1) / 2 : 0,
+                           .mask = mask_pointer(keys),
+                           .out = out.data_ptr<float>()},
+                          runtime);
+  return out;
+}
+
+}  // namespace qna::ops

@@ -1,0 +1,52 @@
+// The kernels of whole blocks, on float32 CPU tensors, without autograd: weights are packed once
+// and used by many calls. What decides between these and the differentiable operators is in nn/.
+#pragma once
+
+#include <optional>
+
+#include "qna/kernels/dense.h"
+#include "qna/ops/layer.h"
+
+namespace qna::ops {
+
+// Whether these kernels serve x here and now: float32 on the CPU, no gradient wanted, no autocast.
+bool inference_kernels_serve(const at::Tensor& x);
+
+// weight [out, in], as torch::nn::Linear has it; bias [out].
+kernels::PackedWeights pack_linear(const at::Tensor& weight, const OptionalTensor& bias);
+
+struct DenseOptions {
+  kernels::Norm norm = {};
+  kernels::Activation activation = kernels::Activation::kNone;
+  OptionalTensor residual = std::nullopt;  // like the result
+};
+
+// residual + activation(norm(x) W + b) over the last dimension of x.
+at::Tensor dense(const at::Tensor& x, const kernels::PackedWeights& weights,
+                 const DenseOptions& options = {});
+
+// x + activation(norm(x) W1 + b1) W2 + b2, in the place of x.
+void mlp_(at::Tensor& x, const kernels::PackedWeights& expand,
+          const kernels::PackedWeights& contract, kernels::Activation activation,
+          kernels::Norm norm);
+
+// A QnA layer's weights, packed, and what must be known beside them.
+struct PackedLayer {
+  kernels::PackedWeights weights;
+  kernels::WindowShape shape;  // with any batch and map
+  WindowGeometry geometry;
+  int64_t in_features;
+  int64_t out_features;
+};
+PackedLayer pack_layer(const LayerParameters& parameters, const WindowGeometry& geometry);
+
+// residual + layer(norm(x)); x [B, H, W, in].
+at::Tensor layer(const at::Tensor& x, const PackedLayer& layer, const OptionalTensor& mask,
+                 kernels::Norm norm, const OptionalTensor& residual);
+
+// Self-attention in windows that tile the map: qkv [B, H, W, 3 * heads * dim] -> [B, H, W, heads *
+// dim]. bias: see kernels/self_attention.h.
+at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, std::array<int64_t, 2> window,
+                          const OptionalTensor& bias, const OptionalTensor& mask);
+
+}  // namespace qna::ops

@@ -37,20 +37,22 @@ struct ArrayView {
   std::string_view bytes;
 };
 
-const char* type_name(const object& value) {
+// For messages.
+std::string shown(const object& value) {
   switch (value.type) {
     case type::NIL:
       return "nil";
     case type::BOOLEAN:
-      return "a boolean";
+      return value.via.boolean ? "true" : "false";
     case type::POSITIVE_INTEGER:
+      return fmt::format("{}", value.via.u64);
     case type::NEGATIVE_INTEGER:
-      return "an integer";
+      return fmt::format("{}", value.via.i64);
     case type::FLOAT32:
     case type::FLOAT64:
-      return "a float";
+      return fmt::format("{}", value.via.f64);
     case type::STR:
-      return "a string";
+      return in_quotes({value.via.str.ptr, value.via.str.size});
     case type::BIN:
       return "bytes";
     case type::ARRAY:
@@ -91,7 +93,7 @@ using Members = std::map<std::string, const object*>;
 Members members_of(const object& map, const std::string& where) {
   Members members;
   for (const auto& [key, value] : std::span(map.via.map.ptr, map.via.map.size)) {
-    check(key.type == type::STR, "{}: keys must be strings, got {}", where, type_name(key));
+    check(key.type == type::STR, "{}: keys must be strings, got {}", where, shown(key));
     const std::string name(key.via.str.ptr, key.via.str.size);
     check(!name.empty(), "{}: there is an empty key", where);
     check(name.find('.') == name.npos, "{}: the key {} has a dot", where, in_quotes(name));
@@ -111,7 +113,7 @@ std::vector<const object*> items_of(const object& tuple, const std::string& wher
     }
     return items;
   }
-  check(tuple.type == type::MAP, "{}: expected a list or a map, got {}", where, type_name(tuple));
+  check(tuple.type == type::MAP, "{}: expected a list or a map, got {}", where, shown(tuple));
   const Members members = members_of(tuple, where);
   for (size_t i = 0; i < members.size(); ++i) {
     const auto found = members.find(std::to_string(i));
@@ -125,7 +127,7 @@ std::vector<int64_t> shape_from(const object& tuple, const std::string& where) {
   std::vector<int64_t> shape;
   for (const object* item : items_of(tuple, where + ": shape")) {
     check(item->type == type::POSITIVE_INTEGER && std::in_range<int64_t>(item->via.u64),
-          "{}: shape must hold integers from 0 to 2^63 - 1, got {}", where, type_name(*item));
+          "{}: shape must hold integers from 0 to 2^63 - 1, got {}", where, shown(*item));
     shape.push_back(item->as<int64_t>());
   }
   return shape;
@@ -134,13 +136,14 @@ std::vector<int64_t> shape_from(const object& tuple, const std::string& where) {
 void check_bytes(DType dtype, std::span<const int64_t> shape, size_t bytes,
                  const std::string& where) {
   const std::optional<size_t> wanted = byte_count(dtype, shape);
-  check(wanted.has_value(), "{}: the shape makes more than 2^63 bytes", where);
-  check(bytes == *wanted, "{}: dtype and shape make {} bytes, got {}", where, *wanted, bytes);
+  check(wanted.has_value(), "{}: shape {} makes 2^63 bytes or more", where, in_brackets(shape));
+  check(bytes == *wanted, "{}: {} {} takes {} bytes, got {}", where, numpy_name_of(dtype),
+        in_brackets(shape), *wanted, bytes);
 }
 
 // The payload of the extension is msgpack again: a list of shape, dtype's name and bytes.
 ArrayView array_from(const object& value, const std::string& where) {
-  check(value.type == type::EXT, "{}: expected an array, got {}", where, type_name(value));
+  check(value.type == type::EXT, "{}: expected an array, got {}", where, shown(value));
   const int8_t extension = value.via.ext.type();
   check(extension != kComplex, "{}: complex numbers are not supported", where);
   check(extension == kArray || extension == kScalar,
@@ -154,8 +157,8 @@ ArrayView array_from(const object& value, const std::string& where) {
   const object& dtype_name = triple.via.array.ptr[1];
   const object& bytes = triple.via.array.ptr[2];
   check(dtype_name.type == type::STR, "{}: dtype must be a string, got {}", where,
-        type_name(dtype_name));
-  check(bytes.type == type::BIN, "{}: expected bytes, got {}", where, type_name(bytes));
+        shown(dtype_name));
+  check(bytes.type == type::BIN, "{}: expected bytes, got {}", where, shown(bytes));
 
   const std::string_view name(dtype_name.via.str.ptr, dtype_name.via.str.size);
   const std::optional<DType> dtype = dtype_from_numpy_name(name);
@@ -185,7 +188,8 @@ FlaxArray join_chunks(const Members& members, const std::string& where) {
   }
   check(members.size() == 3, "{}: a chunked array has 3 members, got {}", where, members.size());
   const object& mark = *members.at(kChunked);
-  check(mark.type == type::BOOLEAN && mark.via.boolean, "{}: {} must be true", where, kChunked);
+  check(mark.type == type::BOOLEAN && mark.via.boolean, "{}: {} must be true, got {}", where,
+        kChunked, shown(mark));
 
   const auto chunks = items_of(*members.at("chunks"), where + ": chunks");
   check(!chunks.empty(), "{}: the chunked array has no chunk", where);
@@ -225,7 +229,7 @@ FlaxArray leaf_from(const object& value, const std::string& where) {
     case type::EXT:
       return copy_of(array_from(value, where));
     default:
-      fail("{}: expected a map, an array, a number or nil, got {}", where, type_name(value));
+      fail("{}: expected a map, an array, a number or nil, got {}", where, shown(value));
   }
 }
 
@@ -268,7 +272,7 @@ FlaxState parse_flax(std::span<const std::byte> bytes, const std::string& origin
   const msgpack::object_handle handle =
       unpack({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, origin);
   const object& root = handle.get();
-  check(root.type == type::MAP, "{}: a checkpoint must be a map, got {}", origin, type_name(root));
+  check(root.type == type::MAP, "{}: a checkpoint must be a map, got {}", origin, shown(root));
   Flattener flattener(origin);
   flattener.add_members(root, "");
   return flattener.take();

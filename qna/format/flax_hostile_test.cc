@@ -29,7 +29,7 @@ std::string leaf_complaint(const std::string& object) {
 TEST(HostileFlax, WholeFile) {
   EXPECT_EQ(complaint(""), "f: the msgpack data is cut off after 0 bytes");
   EXPECT_EQ(complaint("\xc1"), "f: this is not msgpack data");
-  EXPECT_EQ(complaint(flax::value(3)), "f: a checkpoint must be a map, got an integer");
+  EXPECT_EQ(complaint(flax::value(3)), "f: a checkpoint must be a map, got 3");
   EXPECT_EQ(complaint(flax::list({})), "f: a checkpoint must be a map, got a list");
   EXPECT_EQ(complaint(flax::map({}) + "xy"), "f: 2 bytes follow the msgpack data");
   EXPECT_EQ(complaint(flax::chunked(flax::numbered({}), {})),
@@ -69,8 +69,7 @@ TEST(HostileFlax, Nesting) {
 
 TEST(HostileFlax, Keys) {
   const std::string leaf = flax::value(1);
-  EXPECT_EQ(complaint(flax::raw_map({{flax::value(7), leaf}})),
-            "f: keys must be strings, got an integer");
+  EXPECT_EQ(complaint(flax::raw_map({{flax::value(7), leaf}})), "f: keys must be strings, got 7");
   EXPECT_EQ(leaf_complaint(flax::raw_map({{flax::nil(), leaf}})),
             "f: 'w': keys must be strings, got nil");
   EXPECT_EQ(leaf_complaint(flax::map({{"", leaf}})), "f: 'w': there is an empty key");
@@ -85,7 +84,7 @@ TEST(HostileFlax, Keys) {
 
 TEST(HostileFlax, Leaves) {
   const std::string wanted = "f: 'w': expected a map, an array, a number or nil, got ";
-  EXPECT_EQ(leaf_complaint(flax::value("text")), wanted + "a string");
+  EXPECT_EQ(leaf_complaint(flax::value("text")), wanted + "'text'");
   EXPECT_EQ(leaf_complaint(flax::binary("x")), wanted + "bytes");
   EXPECT_EQ(leaf_complaint(flax::list({})), wanted + "a list");
   EXPECT_EQ(leaf_complaint(flax::extension(2, "")), "f: 'w': complex numbers are not supported");
@@ -105,12 +104,11 @@ TEST(HostileFlax, Arrays) {
   EXPECT_EQ(of({shape, dtype}), parts);
   EXPECT_EQ(of({shape, dtype, bytes, bytes}), parts);
   EXPECT_EQ(leaf_complaint(flax::extension(1, flax::value(1))), parts);
-  EXPECT_EQ(of({flax::value(2), dtype, bytes}),
-            "f: 'w': shape: expected a list or a map, got an integer");
-  EXPECT_EQ(of({shape, flax::value(4), bytes}), "f: 'w': dtype must be a string, got an integer");
+  EXPECT_EQ(of({flax::value(2), dtype, bytes}), "f: 'w': shape: expected a list or a map, got 2");
+  EXPECT_EQ(of({shape, flax::value(4), bytes}), "f: 'w': dtype must be a string, got 4");
   EXPECT_EQ(of({shape, flax::value("complex64"), bytes}),
             "f: 'w': dtype must be one of " + all_numpy_names() + ", got 'complex64'");
-  EXPECT_EQ(of({shape, dtype, flax::value("12345678")}), "f: 'w': expected bytes, got a string");
+  EXPECT_EQ(of({shape, dtype, flax::value("12345678")}), "f: 'w': expected bytes, got '12345678'");
   EXPECT_EQ(leaf_complaint(flax::extension(1, "")),
             "f: 'w': array: the msgpack data is cut off after 0 bytes");
   EXPECT_EQ(leaf_complaint(flax::extension(1, flax::list({shape, dtype, bytes}) + "x")),
@@ -123,13 +121,14 @@ TEST(HostileFlax, Shapes) {
         flax::extension(1, flax::list({shape, flax::value("float32"), flax::binary("12345678")})));
   };
   const std::string rule = "f: 'w': shape must hold integers from 0 to 2^63 - 1, got ";
-  EXPECT_EQ(of(flax::value(std::vector<int>{-2})), rule + "an integer");
-  EXPECT_EQ(of(flax::value(std::vector<uint64_t>{~uint64_t{0}})), rule + "an integer");
-  EXPECT_EQ(of(flax::value(std::vector<double>{2.5})), rule + "a float");
-  EXPECT_EQ(of(flax::value(std::vector<int>{3})), "f: 'w': dtype and shape make 12 bytes, got 8");
-  const std::string too_large = "f: 'w': the shape makes more than 2^63 bytes";
-  EXPECT_EQ(of(flax::value(std::vector<int64_t>{int64_t{1} << 62})), too_large);
-  EXPECT_EQ(of(flax::value(std::vector<int64_t>{int64_t{1} << 32, int64_t{1} << 32})), too_large);
+  EXPECT_EQ(of(flax::value(std::vector<int>{-2})), rule + "-2");
+  EXPECT_EQ(of(flax::value(std::vector<uint64_t>{~uint64_t{0}})), rule + "18446744073709551615");
+  EXPECT_EQ(of(flax::value(std::vector<double>{2.5})), rule + "2.5");
+  EXPECT_EQ(of(flax::value(std::vector<int>{3})), "f: 'w': float32 [3] takes 12 bytes, got 8");
+  EXPECT_EQ(of(flax::value(std::vector<int64_t>{int64_t{1} << 62})),
+            "f: 'w': shape [4611686018427387904] makes 2^63 bytes or more");
+  EXPECT_EQ(of(flax::value(std::vector<int64_t>{int64_t{1} << 32, int64_t{1} << 32})),
+            "f: 'w': shape [4294967296, 4294967296] makes 2^63 bytes or more");
 }
 
 TEST(HostileFlax, Chunks) {
@@ -148,21 +147,20 @@ TEST(HostileFlax, Chunks) {
       "f: 'w': a chunked array has 3 members, got 4");
   EXPECT_EQ(
       leaf_complaint(flax::map({{mark, flax::value(false)}, {"shape", shape}, {"chunks", chunks}})),
-      "f: 'w': __msgpack_chunked_array__ must be true");
+      "f: 'w': __msgpack_chunked_array__ must be true, got false");
   EXPECT_EQ(leaf_complaint(flax::chunked(shape, {})), "f: 'w': the chunked array has no chunk");
-  EXPECT_EQ(leaf_complaint(flax::chunked(shape, {half})),
-            "f: 'w': dtype and shape make 4 bytes, got 2");
+  EXPECT_EQ(leaf_complaint(flax::chunked(shape, {half})), "f: 'w': uint8 [4] takes 4 bytes, got 2");
   EXPECT_EQ(leaf_complaint(flax::chunked(shape, {half, flax::array({2}, "int8", "ab")})),
             "f: 'w': chunk 1 is of int8, but the first is of uint8");
   EXPECT_EQ(leaf_complaint(flax::chunked(shape, {half, flax::array({2, 1}, "uint8", "ab")})),
             "f: 'w': chunk 1 must have 1 dimension, got 2");
   EXPECT_EQ(leaf_complaint(flax::chunked(shape, {half, flax::value(1)})),
-            "f: 'w': chunk 1: expected an array, got an integer");
+            "f: 'w': chunk 1: expected an array, got 1");
   EXPECT_EQ(leaf_complaint(flax::chunked(flax::map({{"1", flax::value(4)}}), {half, half})),
             "f: 'w': shape: has 1 members, but none is '0'");
   EXPECT_EQ(leaf_complaint(flax::chunked(
                 flax::numbered({flax::value(int64_t{1} << 62), flax::value(4)}), {half, half})),
-            "f: 'w': the shape makes more than 2^63 bytes");
+            "f: 'w': shape [4611686018427387904, 4] makes 2^63 bytes or more");
 }
 
 // A small checkpoint with all that flax can write.

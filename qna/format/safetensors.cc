@@ -108,9 +108,9 @@ class Entry {
     check(end <= data.size(), "{}: data_offsets end at {}, but the file has {} bytes of data",
           where_, end, data.size());
     const std::optional<size_t> wanted = byte_count(dtype, shape);
-    check(wanted.has_value(), "{}: the shape makes more than 2^63 bytes", where_);
-    check(end - begin == *wanted, "{}: dtype and shape make {} bytes, but data_offsets make {}",
-          where_, *wanted, end - begin);
+    check(wanted.has_value(), "{}: shape {} makes 2^63 bytes or more", where_, in_brackets(shape));
+    check(end - begin == *wanted, "{}: {} {} takes {} bytes, but data_offsets make {}", where_,
+          name_of(dtype), in_brackets(shape), *wanted, end - begin);
     return data.subspan(begin, end - begin);
   }
 

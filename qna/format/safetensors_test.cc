@@ -186,7 +186,7 @@ TEST_F(RefusesToWrite, WrongNames) {
 TEST_F(RefusesToWrite, WrongSizes) {
   TensorView wrong = good;
   wrong.shape = {3};
-  EXPECT_EQ(complaint({wrong}), "tensor 'w': dtype and shape make 12 bytes, got 8");
+  EXPECT_EQ(complaint({wrong}), "tensor 'w': F32 [3] takes 12 bytes, got 8");
   wrong.shape = {-2, -1};
   EXPECT_EQ(complaint({wrong}), "tensor 'w': shape [-2, -1] has a negative size or is too large");
   wrong.shape = {int64_t{1} << 62, 2};

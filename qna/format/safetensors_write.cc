@@ -26,10 +26,11 @@ void check_tensors(const std::string& path, std::span<const TensorView> tensors)
     check(tensor.name != kMetadataKey, "{}: a tensor must not be named {}", path, name);
     check(names.insert(tensor.name).second, "{}: there are two tensors {}", path, name);
     const std::optional<size_t> wanted = byte_count(tensor.dtype, tensor.shape);
-    check(wanted.has_value(), "{}: tensor {}: shape [{}] has a negative size or is too large", path,
-          name, fmt::join(tensor.shape, ", "));
-    check(tensor.bytes.size() == *wanted, "{}: tensor {}: dtype and shape make {} bytes, got {}",
-          path, name, *wanted, tensor.bytes.size());
+    const std::string shape = in_brackets(tensor.shape);
+    check(wanted.has_value(), "{}: tensor {}: shape {} has a negative size or is too large", path,
+          name, shape);
+    check(tensor.bytes.size() == *wanted, "{}: tensor {}: {} {} takes {} bytes, got {}", path, name,
+          name_of(tensor.dtype), shape, *wanted, tensor.bytes.size());
   }
 }
 

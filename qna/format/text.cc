@@ -1,8 +1,8 @@
 #include "qna/format/text.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <cstdint>
+#include <algorithm>
 #include <iterator>
 
 namespace qna::format {
@@ -39,6 +39,12 @@ std::string in_quotes(std::string_view text) {
     }
   }
   return out + (text.size() > kLongest ? "...'" : "'");
+}
+
+std::string in_brackets(std::span<const int64_t> shape) {
+  constexpr size_t kLongest = 16;
+  const auto shown = shape.first(std::min(shape.size(), kLongest));
+  return fmt::format("[{}{}]", fmt::join(shown, ", "), shape.size() > kLongest ? ", ..." : "");
 }
 
 }  // namespace qna::format

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace qna::format {
 namespace {
 
@@ -42,6 +44,14 @@ TEST(InQuotes, KeepsPlainTextAndHidesTheRest) {
 TEST(InQuotes, CutsLongText) {
   EXPECT_EQ(in_quotes(std::string(200, 'a')), "'" + std::string(200, 'a') + "'");
   EXPECT_EQ(in_quotes(std::string(201, 'a')), "'" + std::string(200, 'a') + "...'");
+}
+
+TEST(InBrackets, CutsLongShapes) {
+  using Shape = std::vector<int64_t>;
+  EXPECT_EQ(in_brackets(Shape{}), "[]");
+  EXPECT_EQ(in_brackets(Shape{3}), "[3]");
+  EXPECT_EQ(in_brackets(Shape{2, -3}), "[2, -3]");
+  EXPECT_EQ(in_brackets(Shape(1000)), "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ...]");
 }
 
 }  // namespace

@@ -7,41 +7,57 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "qna/base/error.h"
 
 namespace qna {
+namespace {
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int> serial{0};  // two threads may write the same path
+  return fmt::format("{}.{}.{}.part", path, ::getpid(), serial++);
+}
+
+// Throws what errno says of the step that just failed.
+void check_step(bool good, const char* step, const std::string& path) {
+  if (!good) fail("cannot {} {}: {}", step, path, std::strerror(errno));
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)),
+      temporary_(temporary_name(path_)),
+      file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  check_step(file_ >= 0, "write", path_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ >= 0) ::close(file_);
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file_, bytes.data(), bytes.size());
+    check_step(count > 0 || (count < 0 && errno == EINTR), "write", path_);
+    if (count > 0) bytes.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void AtomicFile::commit() {
+  check_step(::fsync(file_) == 0, "flush", path_);
+  // Whatever close() says, the descriptor is gone.
+  check_step(::close(std::exchange(file_, -1)) == 0, "close", path_);
+  check_step(std::rename(temporary_.c_str(), path_.c_str()) == 0, "rename", path_);
+  committed_ = true;
+}
 
 void write_file(const std::string& path, std::string_view content) {
-  static std::atomic<int> serial{0};  // two threads may write the same path
-  const std::string temporary = fmt::format("{}.{}.{}.part", path, ::getpid(), serial++);
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  check(file >= 0, "cannot write {}: {}", path, std::strerror(errno));
-  const char* step = "write";
-  bool good = true;
-  for (size_t done = 0; good && done < content.size();) {
-    const ssize_t count = ::write(file, content.data() + done, content.size() - done);
-    if (count > 0) done += static_cast<size_t>(count);
-    good = count > 0 || (count < 0 && errno == EINTR);
-  }
-  if (good && ::fsync(file) != 0) {
-    step = "flush";
-    good = false;
-  }
-  int error = errno;
-  if (::close(file) != 0 && good) {
-    step = "close";
-    good = false;
-    error = errno;
-  }
-  if (good && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    step = "rename";
-    good = false;
-    error = errno;
-  }
-  if (good) return;
-  ::unlink(temporary.c_str());
-  fail("cannot {} {}: {}", step, path, std::strerror(error));
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
 }
 
 }  // namespace qna

@@ -6,8 +6,27 @@
 
 namespace qna {
 
-// Writes to a temporary name beside `path`, flushes to disk and renames. Throws qna::Error that
-// says what failed; `path` then is as it was before.
+// A file in the making: written piece by piece under a temporary name beside `path`, and moved to
+// `path` by commit(). Until then, and after any qna::Error, `path` is as it was before.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();  // without commit(): removes what was written
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::string_view bytes);
+  // Flushes to disk and renames. The last call: nothing can be written after it.
+  void commit();
+
+ private:
+  const std::string path_;
+  const std::string temporary_;
+  int file_;
+  bool committed_ = false;
+};
+
+// The same for content that is at hand as a whole.
 void write_file(const std::string& path, std::string_view content);
 
 }  // namespace qna

@@ -9,12 +9,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "qna/base/error.h"
+#include "tests/support/hostile.h"
+#include "tests/support/temporary_folder.h"
 
 namespace qna {
 namespace {
@@ -23,19 +24,9 @@ namespace fs = std::filesystem;
 
 class WriteFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "qna_file_test.XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
-  }
-  void TearDown() override { fs::remove_all(folder); }
+  std::string path(const char* name) const { return temporary.path(name); }
 
-  std::string path(const char* name) const { return (folder / name).string(); }
-
-  static std::string content(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
+  static std::string content(const std::string& path) { return testing::content_of(path); }
 
   // Names of all that is in the folder, sorted.
   std::vector<std::string> names() const {
@@ -48,15 +39,11 @@ class WriteFile : public ::testing::Test {
   }
 
   static std::string complaint(const std::string& path, std::string_view content) {
-    try {
-      write_file(path, content);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return testing::complaint_of([&] { write_file(path, content); });
   }
 
-  fs::path folder;
+  const testing::TemporaryFolder temporary;
+  const fs::path& folder = temporary.folder();
 };
 
 using Names = std::vector<std::string>;
@@ -153,6 +140,25 @@ TEST_F(WriteFile, ConcurrentWritersLeaveOneWholeFile) {
     ASSERT_TRUE(seen == contents[0] || seen == contents[1]) << "a mixture of both";
     ASSERT_EQ(names(), Names{"a"});
   }
+}
+
+TEST_F(WriteFile, PiecesBecomeOneFile) {
+  AtomicFile file(path("a"));
+  file.write("one ");
+  file.write("");
+  file.write("two");
+  EXPECT_FALSE(fs::exists(path("a")));  // not before it is whole
+  file.commit();
+  EXPECT_EQ(content(path("a")), "one two");
+  EXPECT_EQ(names(), Names{"a"});
+}
+
+// As when the code that makes the second piece throws.
+TEST_F(WriteFile, PiecesWithoutCommitLeaveNothing) {
+  write_file(path("a"), "old");
+  { AtomicFile(path("a")).write("half"); }
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(names(), Names{"a"});
 }
 
 }  // namespace

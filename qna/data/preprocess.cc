@@ -1,0 +1,88 @@
+#include "qna/data/preprocess.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "qna/base/error.h"
+#include "qna/image/crop.h"
+
+namespace qna::data {
+namespace {
+
+using image::Image;
+using image::kMaxSide;
+
+bool has_crop(const Preprocess& preprocess) { return preprocess.crop[0] != 0; }
+
+// The shorter side becomes preprocess.resize, the longer one is rounded down.
+std::array<int64_t, 2> resized_size(std::array<int64_t, 2> size, const Preprocess& preprocess) {
+  if (preprocess.resize == 0) return size;
+  const int64_t shorter = std::min(size[0], size[1]);
+  return {size[0] * preprocess.resize / shorter, size[1] * preprocess.resize / shorter};
+}
+
+}  // namespace
+
+void check_preprocess(const Preprocess& preprocess, const std::string& where) {
+  const auto& [resize, crop, filter, mean, std] = preprocess;
+  check(resize >= 0 && resize <= kMaxSide, "{}: resize must be in [0, {}], got {}", where, kMaxSide,
+        resize);
+  const bool none = crop[0] == 0 && crop[1] == 0;
+  const bool sane = crop[0] >= 1 && crop[0] <= kMaxSide && crop[1] >= 1 && crop[1] <= kMaxSide;
+  check(none || sane, "{}: crop must be two numbers in [1, {}], or 0, 0 for none, got {}, {}",
+        where, kMaxSide, crop[0], crop[1]);
+  check(filter == image::Filter::kBilinear || filter == image::Filter::kBicubic,
+        "{}: filter must be one of Filter, got {}", where, static_cast<int>(filter));
+  check(mean.size() == 1 || mean.size() == 3, "{}: mean must have 1 or 3 numbers, got {}", where,
+        mean.size());
+  check(std.size() == mean.size(), "{}: std must have as many numbers as mean, {}, got {}", where,
+        mean.size(), std.size());
+  for (const float m : mean) {
+    check(std::isfinite(m), "{}: mean must be finite, got {}", where, m);
+  }
+  for (const float s : std) {
+    check(std::isfinite(s) && s > 0, "{}: std must be finite and above 0, got {}", where, s);
+  }
+}
+
+std::array<int64_t, 2> output_size(std::array<int64_t, 2> size, const Preprocess& preprocess) {
+  check_preprocess(preprocess, "output_size");
+  check(size[0] >= 1 && size[0] <= kMaxSide && size[1] >= 1 && size[1] <= kMaxSide,
+        "output_size: height and width must be in [1, {}], got {} and {}", kMaxSide, size[0],
+        size[1]);
+  return has_crop(preprocess) ? preprocess.crop : resized_size(size, preprocess);
+}
+
+Image fit(const Image& image, const Preprocess& preprocess) {
+  check_preprocess(preprocess, "fit");
+  check_image(image, "fit");
+  check(image.channels == preprocess.channels(),
+        "fit: the picture must have as many channels as mean, {}, got {}", preprocess.channels(),
+        image.channels);
+  const auto [height, width] = resized_size({image.height, image.width}, preprocess);
+  Image out = image::resize(image, height, width, preprocess.filter);
+  if (!has_crop(preprocess)) return out;
+  return image::center_crop(out, preprocess.crop[0], preprocess.crop[1]);
+}
+
+void to_floats(const Image& image, const Preprocess& preprocess, float* out) {
+  check_preprocess(preprocess, "to_floats");
+  check_image(image, "to_floats");
+  check(image.channels == preprocess.channels(),
+        "to_floats: the picture must have as many channels as mean, {}, got {}",
+        preprocess.channels(), image.channels);
+  // A channel has only 256 values.
+  std::array<std::array<float, 256>, 3> table;
+  const int64_t channels = image.channels;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int value = 0; value < 256; ++value) {
+      table[c][value] =
+          (static_cast<float>(value) / 255.0f - preprocess.mean[c]) / preprocess.std[c];
+    }
+  const int64_t pixels = image.height * image.width;
+  const uint8_t* in = image.pixels.data();
+  for (int64_t i = 0; i < pixels; ++i)
+    for (int64_t c = 0; c < channels; ++c) *out++ = table[c][*in++];
+}
+
+}  // namespace qna::data

@@ -1,0 +1,61 @@
+// Shared by the tests: the pictures in tests/images and the hashes of what Pillow makes of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qna/base/error.h"
+#include "qna/image/image.h"
+
+namespace qna::image::testing {
+
+inline std::string picture_path(const std::string& name) {
+  return std::string(QNA_TEST_IMAGES) + "/" + name;
+}
+
+inline std::vector<uint8_t> picture_bytes(const std::string& name) {
+  std::ifstream file(picture_path(name), std::ios::binary);
+  EXPECT_TRUE(file) << picture_path(name);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// FNV-1a, as tests/images/make.py writes it.
+inline std::string hash(std::span<const uint8_t> bytes) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (const uint8_t byte : bytes) value = (value ^ byte) * 0x100000001b3u;
+  return fmt::format("{:016x}", value);
+}
+
+// The same bytes as noise() of tests/images/make.py.
+inline Image noise(int64_t height, int64_t width, int64_t channels) {
+  Image image = make_image(height, width, channels);
+  uint32_t state = 1;
+  for (uint8_t& pixel : image.pixels) {
+    state = state * 1664525u + 1013904223u;
+    pixel = static_cast<uint8_t>(state >> 24);
+  }
+  return image;
+}
+
+// What the qna::Error says that `call` throws; empty if it throws none.
+inline std::string complaint(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace qna::image::testing

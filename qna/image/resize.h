@@ -1,0 +1,34 @@
+// Pictures to another size, equal to the bit to what Image.resize of Pillow 2.7 to 12.1 makes,
+// which is what most published models were trained on. (Newer ones do the columns before the rows
+// when the height shrinks much more than the width, and then round some pixels differently.)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "qna/image/image.h"
+
+namespace qna::image {
+
+// When a picture shrinks, the filter is widened by the same factor, so nothing is skipped
+// (antialiasing).
+enum class Filter {
+  kBilinear,  // a triangle over 2 pixels
+  kBicubic,   // Keys' cubic over 4 pixels with a = -0.5
+};
+
+// A part of a picture, in pixels; (0, 0) is the outer corner of the first pixel, so fractions of
+// pixels can be cut off.
+struct Box {
+  double left;
+  double top;
+  double right;
+  double bottom;
+};
+
+// The picture, or the part of it in `box`, at the given size. Near its edges a box looks beyond
+// them, as Pillow's `box=` does.
+Image resize(const Image& image, int64_t height, int64_t width, Filter filter,
+             const std::optional<Box>& box = std::nullopt);
+
+}  // namespace qna::image

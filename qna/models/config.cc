@@ -184,9 +184,8 @@ json from_toml(const toml::node& node) {
 
 void check(const QnAViTConfig& c) {
   // Larger than any sensible network, small enough that no size below overflows.
-  constexpr int64_t kMost = 1 << 16;
   const auto in_range = [&](const std::string& name, int64_t value, int64_t least,
-                            int64_t most = kMost) {
+                            int64_t most = 1 << 16) {
     qna::check(value >= least && value <= most,
                "model configuration: {} must be from {} to {}, got {}", name, least, most, value);
   };

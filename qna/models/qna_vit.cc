@@ -256,23 +256,25 @@ void ClassificationHeadImpl::reset() {
   fc->bias.zero_();
 }
 
+torch::Tensor resize_window_table(const torch::Tensor& table, std::array<int64_t, 2> window) {
+  if (table.size(0) == window[0] && table.size(1) == window[1]) return table;
+  const auto options = F::InterpolateFuncOptions()
+                           .size(std::vector<int64_t>{window[0], window[1]})
+                           .mode(torch::kBicubic)
+                           .align_corners(false);
+  return F::interpolate(table.flatten(2).permute({2, 0, 1}).unsqueeze(0), options)
+      .squeeze(0)
+      .permute({1, 2, 0})
+      .reshape({window[0], window[1], table.size(2), table.size(3)});
+}
+
 // One window over the whole map; its tables, made for the trained size, are resized to the map.
 torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
   ops::LayerParameters parameters = qna->parameters_for_layer();
   ops::WindowGeometry geometry = qna->geometry();
   geometry.kernel_size = {x.size(1), x.size(2)};
   for (auto* table : {&parameters.bias, &parameters.tap_weights}) {
-    if (!table->has_value()) continue;
-    const torch::Tensor t = **table;  // [kh, kw, L, heads]
-    const auto options = F::InterpolateFuncOptions()
-                             .size(std::vector<int64_t>{x.size(1), x.size(2)})
-                             .mode(torch::kBicubic)
-                             .align_corners(false);
-    if (t.size(0) == x.size(1) && t.size(1) == x.size(2)) continue;
-    *table = F::interpolate(t.flatten(2).permute({2, 0, 1}).unsqueeze(0), options)
-                 .squeeze(0)
-                 .permute({1, 2, 0})
-                 .reshape({x.size(1), x.size(2), t.size(2), t.size(3)});
+    if (table->has_value()) *table = resize_window_table(**table, {x.size(1), x.size(2)});
   }
   return ops::layer(x, parameters, mask.defined() ? std::make_optional(mask) : std::nullopt,
                     geometry)

@@ -111,6 +111,9 @@ class ClassificationHeadImpl : public torch::nn::Cloneable<ClassificationHeadImp
 };
 TORCH_MODULE(ClassificationHead);
 
+// A table of a window, [kh, kw, queries, heads], resized bicubically for another window.
+torch::Tensor resize_window_table(const torch::Tensor& table, std::array<int64_t, 2> window);
+
 // The maps of all stages, finest first, with their masks (undefined where none was given).
 struct Pyramid {
   std::vector<torch::Tensor> maps;   // [B, H / stride, W / stride, features]

@@ -1,0 +1,54 @@
+// A model on disk: a safetensors file whose metadata says all that prediction needs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qna/data/preprocess.h"
+#include "qna/models/qna_vit.h"
+
+namespace qna::checkpoint {
+
+// What stands beside the tensors, each as one entry of the file's metadata.
+struct ModelInfo {
+  std::string name;                 // of the model; may be empty
+  data::Preprocess preprocess;      // from a picture to the model's input
+  std::vector<std::string> labels;  // of the classes; may be empty
+  nlohmann::json training;          // how the weights came about; any JSON
+};
+
+struct LoadOptions {
+  std::optional<int64_t> classes = std::nullopt;  // another head, newly initialised
+  // Another size to run at: windows stay, what is as large as the map is resized.
+  std::optional<std::array<int64_t, 2>> image_size = std::nullopt;
+  // The whole configuration, in the place of the file's.
+  std::optional<models::QnAViTConfig> config = std::nullopt;
+};
+
+// What did not fit and was changed, one line each.
+using LoadReport = std::vector<std::string>;
+
+struct LoadedModel {
+  models::QnAViT model{nullptr};  // in evaluation mode
+  ModelInfo info;
+  LoadReport report;
+};
+
+// dtype: of the tensors in the file, kFloat, kHalf or kBFloat16.
+void save_model(const std::string& path, const models::QnAViT& model, const ModelInfo& info,
+                at::ScalarType dtype = at::kFloat);
+
+// Throws qna::Error when the file is broken, was not written by save_model, or does not fit.
+LoadedModel load_model(const std::string& path, const LoadOptions& options = {});
+
+// The weights of one file into a model that exists. Relative tables of another size are resized
+// bicubically, a head of another number of classes keeps its initial values, and the report says
+// so; any other difference in names or shapes is a qna::Error.
+LoadReport load_weights(models::QnAViT& model, const std::string& path);
+
+// Parameters and buffers by name.
+std::vector<std::pair<std::string, torch::Tensor>> named_tensors(const torch::nn::Module& model);
+
+}  // namespace qna::checkpoint

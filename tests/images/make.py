@@ -204,7 +204,8 @@ def as_pillow_reads(data):
 
 
 def hashes(image):
-    return f"{image.width} {image.height} {fnv(image.convert('RGB').tobytes())} {fnv(image.convert('L').tobytes())}"
+    rgb, grey = (fnv(image.convert(mode).tobytes()) for mode in ("RGB", "L"))
+    return f"{image.width} {image.height} {rgb} {grey}"
 
 
 def write_pictures():
@@ -299,7 +300,8 @@ def write_resize():
             resized = image.resize((new_width, new_height), filter, box=box)
             numbers = " ".join(f"{v:g}" if v == int(v) else repr(v) for v in box)
             lines.append(
-                f"{height} {width} {channels} {new_height} {new_width} {name} {numbers} {fnv(resized.tobytes())}\n"
+                f"{height} {width} {channels} {new_height} {new_width} {name} {numbers} "
+                f"{fnv(resized.tobytes())}\n"
             )
     (FOLDER / "resize.txt").write_text("".join(lines))
 

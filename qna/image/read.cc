@@ -100,7 +100,6 @@ Image decode_image(std::span<const uint8_t> bytes, const std::string& name,
 }
 
 Image read_image(const std::string& path, const ReadOptions& options) {
-  check_options(options, path);  // a wrong option before a slow disk
   return decode_image(read_bytes(path), path, options);
 }
 

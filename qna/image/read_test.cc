@@ -54,7 +54,8 @@ TEST(Read, ScaledDecodingAsPillowsDraft) {
   const struct {
     int64_t min_side;
     int64_t divisor;
-  } rows[] = {{0, 1}, {1, 8}, {2, 8}, {3, 4}, {4, 4}, {5, 2}, {8, 2}, {9, 1}, {16, 1}, {100, 1}};
+  } rows[] = {{0, 1}, {1, 8}, {2, 8}, {3, 4},  {4, 4},
+              {5, 2}, {8, 2}, {9, 1}, {16, 1}, {INT64_MAX, 1}};
   std::ifstream table(picture_path("scaled.txt"));
   std::string name;
   int64_t divisor;
@@ -91,7 +92,7 @@ TEST(Read, ScaledDecodingKeepsThePicture) {
                           4.0;
       difference += std::abs(mean - half.row(y)[i]);
     }
-  EXPECT_LT(difference / static_cast<double>(half.pixels.size()), 4);  // measured: 1.7
+  EXPECT_LT(difference / static_cast<double>(half.pixels.size()), 4);  // measured: 1.3
 }
 
 TEST(Read, TheNameDoesNotMatter) {

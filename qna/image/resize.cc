@@ -53,7 +53,7 @@ Image resize(const Image& image, int64_t height, int64_t width, Filter filter,
     resize_rows(out, image, rows);
     return out;
   }
-  // Columns first, and only of the rows that are needed afterwards.
+  // The width first, and only of the rows that are needed afterwards.
   const int64_t first = rows.first();
   Image narrow = make_image(rows.end() - first, width, image.channels);
   resize_columns(narrow, image, first,

@@ -1,6 +1,6 @@
-// Pictures to another size, equal to the bit to what Image.resize of Pillow 2.7 to 12.1 makes,
-// which is what most published models were trained on. (Newer ones do the columns before the rows
-// when the height shrinks much more than the width, and then round some pixels differently.)
+// Pictures to another size, equal to the bit to Image.resize of Pillow up to 12.1, with which most
+// published models were trained and measured. Newer ones resize the height first when it shrinks
+// more than the width; some pixels then differ, by the rounding and clipping in between.
 #pragma once
 
 #include <cstdint>

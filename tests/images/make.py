@@ -47,7 +47,9 @@ def picture(width=WIDTH, height=HEIGHT):
         for x in range(width):
             edge = 90 if x * 3 > width + y else 0
             grain = rng.randrange(24)
-            out += bytes((x * 160 // width + edge, y * 200 // height + grain, 230 - edge - grain * 2))
+            out += bytes(
+                (x * 160 // width + edge, y * 200 // height + grain, 230 - edge - grain * 2)
+            )
     return Image.frombytes("RGB", (width, height), bytes(out))
 
 
@@ -81,8 +83,15 @@ def with_adobe_transform(data, transform):
 
 def jpeg_files():
     rgb = picture()
-    cmyk = Image.frombytes("CMYK", rgb.size, bytes(
-        v for i, p in enumerate(rgb.get_flattened_data()) for v in (*p, i * 255 // (WIDTH * HEIGHT))))
+    cmyk = Image.frombytes(
+        "CMYK",
+        rgb.size,
+        bytes(
+            v
+            for i, p in enumerate(rgb.get_flattened_data())
+            for v in (*p, i * 255 // (WIDTH * HEIGHT))
+        ),
+    )
     files = {
         "420.jpg": jpeg(rgb, subsampling="4:2:0"),
         "422.jpg": jpeg(rgb, subsampling="4:2:2"),
@@ -109,7 +118,15 @@ def jpeg_files():
 
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6
 CHANNELS = {GREY: 1, RGB: 3, PALETTE: 1, GREY_ALPHA: 2, RGBA: 4}
-ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+ADAM7 = [
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+]
 
 
 def chunk(kind, data):
@@ -130,8 +147,16 @@ def png(kind, depth, interlaced=False, extra=(), late=()):
     rng = random.Random(depth * 10 + kind)
     channels = CHANNELS[kind]
     top = min(2**depth, 200) if kind == PALETTE else 2**depth
-    grid = [[[(x * 7 + y * 13 + c * 29 + rng.randrange(9)) * 2**depth // 400 % top for c in range(channels)]
-             for x in range(WIDTH)] for y in range(HEIGHT)]
+    grid = [
+        [
+            [
+                (x * 7 + y * 13 + c * 29 + rng.randrange(9)) * 2**depth // 400 % top
+                for c in range(channels)
+            ]
+            for x in range(WIDTH)
+        ]
+        for y in range(HEIGHT)
+    ]
     passes = ADAM7 if interlaced else [(0, 0, 1, 1)]
     data = b""
     for x0, y0, dx, dy in passes:
@@ -149,9 +174,13 @@ def png(kind, depth, interlaced=False, extra=(), late=()):
 
 def png_files():
     files = {}
-    for name, kind, depths in (("grey", GREY, (1, 2, 4, 8, 16)), ("rgb", RGB, (8, 16)),
-                               ("palette", PALETTE, (1, 2, 4, 8)),
-                               ("grey_alpha", GREY_ALPHA, (8, 16)), ("rgba", RGBA, (8, 16))):
+    for name, kind, depths in (
+        ("grey", GREY, (1, 2, 4, 8, 16)),
+        ("rgb", RGB, (8, 16)),
+        ("palette", PALETTE, (1, 2, 4, 8)),
+        ("grey_alpha", GREY_ALPHA, (8, 16)),
+        ("rgba", RGBA, (8, 16)),
+    ):
         for depth in depths:
             files[f"{name}{depth}.png"] = png(kind, depth)
             files[f"{name}{depth}_interlaced.png"] = png(kind, depth, interlaced=True)
@@ -175,7 +204,8 @@ def as_pillow_reads(data):
 
 
 def hashes(image):
-    return f"{image.width} {image.height} {fnv(image.convert('RGB').tobytes())} {fnv(image.convert('L').tobytes())}"
+    rgb, grey = (fnv(image.convert(mode).tobytes()) for mode in ("RGB", "L"))
+    return f"{image.width} {image.height} {rgb} {grey}"
 
 
 def write_pictures():
@@ -188,7 +218,10 @@ def write_pictures():
 
 def write_scaled():
     lines = []
-    for name, image in (("large.jpg", picture(64, 48)), ("large_grey.jpg", picture(64, 48).convert("L"))):
+    for name, image in (
+        ("large.jpg", picture(64, 48)),
+        ("large_grey.jpg", picture(64, 48).convert("L")),
+    ):
         data = jpeg(image, subsampling="4:2:0") if image.mode == "RGB" else jpeg(image)
         (FOLDER / name).write_bytes(data)
         for divisor in (1, 2, 4, 8):
@@ -204,14 +237,36 @@ def write_scaled():
 
 def resize_cases():
     rng = random.Random(3)
-    sizes = [(1, 1), (1, 7), (7, 1), (2, 2), (3, 5), (16, 16), (17, 33), (40, 31), (64, 64), (31, 100)]
+    sizes = [
+        (1, 1),
+        (1, 7),
+        (7, 1),
+        (2, 2),
+        (3, 5),
+        (16, 16),
+        (17, 33),
+        (40, 31),
+        (64, 64),
+        (31, 100),
+    ]
     for height, width in sizes:
         for new_height, new_width in sizes + [(1, 90), (90, 1)]:
             yield height, width, rng.choice((1, 3)), new_height, new_width, None
     for _ in range(60):  # any tail of any vector
-        yield (*(rng.randint(1, 80) for _ in range(2)), rng.choice((1, 3)), *(rng.randint(1, 80) for _ in range(2)), None)
-    for height, width, new_height, new_width in ((1, 3000, 1, 1), (3000, 1, 1, 1), (1, 1, 300, 200),
-                                                 (2, 1500, 40, 3), (1500, 2, 3, 40), (300, 200, 2, 2)):
+        yield (
+            *(rng.randint(1, 80) for _ in range(2)),
+            rng.choice((1, 3)),
+            *(rng.randint(1, 80) for _ in range(2)),
+            None,
+        )
+    for height, width, new_height, new_width in (
+        (1, 3000, 1, 1),
+        (3000, 1, 1, 1),
+        (1, 1, 300, 200),
+        (2, 1500, 40, 3),
+        (1500, 2, 3, 40),
+        (300, 200, 2, 2),
+    ):
         yield height, width, 3, new_height, new_width, None
     for _ in range(80):
         height, width = rng.randint(1, 60), rng.randint(1, 60)
@@ -219,7 +274,12 @@ def resize_cases():
         left, right = sorted(round(rng.uniform(0, width), digits) for _ in range(2))
         top, bottom = sorted(round(rng.uniform(0, height), digits) for _ in range(2))
         if left < right and top < bottom:
-            yield height, width, rng.choice((1, 3)), rng.randint(1, 50), rng.randint(1, 50), (left, top, right, bottom)
+            yield height, width, rng.choice((1, 3)), rng.randint(1, 50), rng.randint(1, 50), (
+                left,
+                top,
+                right,
+                bottom,
+            )
     yield 40, 50, 3, 40, 50, (0, 0, 49.5, 40)  # the same size, of a part
     yield 40, 50, 3, 40, 25, (0, 0, 50, 40)  # only one pass
     yield 40, 50, 3, 20, 50, (0, 0, 50, 40)
@@ -233,10 +293,16 @@ def write_resize():
         mode = "L" if channels == 1 else "RGB"
         image = Image.frombytes(mode, (width, height), noise(height * width * channels))
         box = box or (0, 0, width, height)
-        for name, filter in (("bilinear", Image.Resampling.BILINEAR), ("bicubic", Image.Resampling.BICUBIC)):
+        for name, filter in (
+            ("bilinear", Image.Resampling.BILINEAR),
+            ("bicubic", Image.Resampling.BICUBIC),
+        ):
             resized = image.resize((new_width, new_height), filter, box=box)
             numbers = " ".join(f"{v:g}" if v == int(v) else repr(v) for v in box)
-            lines.append(f"{height} {width} {channels} {new_height} {new_width} {name} {numbers} {fnv(resized.tobytes())}\n")
+            lines.append(
+                f"{height} {width} {channels} {new_height} {new_width} {name} {numbers} "
+                f"{fnv(resized.tobytes())}\n"
+            )
     (FOLDER / "resize.txt").write_text("".join(lines))
 
 

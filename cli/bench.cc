@@ -2,13 +2,20 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
 #include "bench/layer.h"
+#include "bench/measure.h"
+#include "bench/model.h"
+#include "bench/worker.h"
+#include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
+#include "qna/models/registry.h"
 
 namespace qna::cli {
 namespace {
@@ -113,12 +120,100 @@ void add_layer(CLI::App& bench) {
   verb->callback([a] { run_layer(*a); });
 }
 
+struct ModelArguments {
+  std::string csv;
+  bench::ModelBenchOptions options;
+};
+
+void run_model(ModelArguments& a) {
+  bench::ModelBenchOptions& options = a.options;
+  if (options.models.empty()) {
+    for (const models::ModelEntry& entry : models::models()) options.models.push_back(entry.name);
+  }
+  for (const std::string& name : options.models) models::find_model(name);
+  if (options.peers == std::vector<std::string>{"none"}) options.peers.clear();
+  check(std::count(options.peers.begin(), options.peers.end(), "none") == 0,
+        "--peer none must stand alone");
+  options.peers_folder = bench::default_peers_folder();
+  options.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (!options.peers.empty()) {
+    // Returns at once when all is there.
+    const std::string setup = options.peers_folder + "/setup";
+    check(std::filesystem::exists(setup),
+          "the peers are run from the sources, and {} is not there; use --peer none", setup);
+    check(std::system(("'" + setup + "' >&2").c_str()) == 0,
+          "the peers could not be set up (see above); --peer none measures without them");
+  }
+  const std::vector<bench::ModelResult> results = bench::run_model_bench(options);
+  fmt::print("{}, {} threads, commit {}\n\n{}", bench::machine_description(), options.threads,
+             bench::commit(), bench::model_table(results));
+  if (!a.csv.empty()) {
+    write_file(a.csv, bench::model_csv(results));
+    fmt::print("\nwrote {}\n", a.csv);
+  }
+}
+
+void add_model(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand(
+      "model", "Images per second and memory of whole networks beside their peers, in one run");
+  auto a = std::make_shared<ModelArguments>();
+  a->options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  a->options.peers = {"eager", "compiled", "onnxruntime", "openvino", "timm"};
+  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 20);
+  verb->add_option("--model", a->options.models, "Which models [all; see qna models]")
+      ->delimiter(',');
+  verb->add_option("--batch", a->options.batches, "Images that run together [1,8]")
+      ->check(positive)
+      ->delimiter(',');
+  verb->add_option("--image", a->options.image, "Image side [each model's own]")->check(positive);
+  verb->add_option("--threads", a->options.threads, "Threads [all cores]")
+      ->check(CLI::Range(1, 1024));
+  verb->add_option("--peer", a->options.peers,
+                   "eager, compiled, onnxruntime, openvino, timm, or none [all]")
+      ->check(CLI::IsMember({"eager", "compiled", "onnxruntime", "openvino", "timm", "none"}))
+      ->delimiter(',');
+  verb->add_option("--rounds", a->options.rounds, "Turns of each subject [7]")
+      ->check(CLI::Range(1, 10000));
+  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
+  verb->footer(
+      "The peers run the same network with the same weights by the paper's algorithm: PyTorch\n"
+      "(eager, and compiled with freezing), ONNX Runtime and OpenVINO; their logits are checked.\n"
+      "timm: other networks of about that size in PyTorch. Peers live in build/peers (1.5 GB), "
+      "set\n"
+      "up at the first run. Every subject is a process of its own, and they take turns.\n\n"
+      "Examples:\n"
+      "  qna bench model --model qna_vit_tiny --batch 8 --csv tiny.csv\n"
+      "  qna bench model --peer none");
+  verb->callback([a] { run_model(*a); });
+}
+
+// Not for people: what `bench model` starts.
+void add_worker(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand("worker", "One subject of bench model");
+  verb->group("");  // not listed
+  auto options = std::make_shared<bench::WorkerOptions>();
+  auto image = std::make_shared<std::string>("224");
+  verb->add_option("--weights", options->weights)->required();
+  verb->add_option("--check", options->check);
+  verb->add_option("--batch", options->batch);
+  verb->add_option("--image", *image);
+  verb->add_option("--threads", options->threads);
+  verb->callback([options, image] {
+    const std::array<int64_t, 2> size = parse_size(*image, "--image");
+    options->height = size[0];
+    options->width = size[1];
+    bench::run_worker(*options);
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "Measure speed and memory");
   verb->require_subcommand(1);
   add_layer(*verb);
+  add_model(*verb);
+  add_worker(*verb);
 }
 
 }  // namespace qna::cli

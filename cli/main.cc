@@ -17,8 +17,13 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
 
-  qna::cli::add_kernels(app);
+  qna::cli::add_models(app);
+  qna::cli::add_info(app);
+  qna::cli::add_import(app);
+  qna::cli::add_predict(app);
+  qna::cli::add_features(app);
   qna::cli::add_bench(app);
+  qna::cli::add_kernels(app);
 
   try {
     app.parse(argc, argv);

@@ -8,7 +8,12 @@ class App;
 
 namespace qna::cli {
 
-void add_kernels(CLI::App& app);
+void add_models(CLI::App& app);
+void add_info(CLI::App& app);
+void add_import(CLI::App& app);
+void add_predict(CLI::App& app);
+void add_features(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_kernels(CLI::App& app);
 
 }  // namespace qna::cli

@@ -13,10 +13,10 @@ namespace qna::checkpoint {
 
 // What stands beside the tensors, each as one entry of the file's metadata.
 struct ModelInfo {
-  std::string name;                 // of the model; may be empty
-  data::Preprocess preprocess;      // from a picture to the model's input
-  std::vector<std::string> labels;  // of the classes; may be empty
-  nlohmann::json training;          // how the weights came about; any JSON
+  std::string name = {};                 // of the model; may be empty
+  data::Preprocess preprocess = {};      // from a picture to the model's input
+  std::vector<std::string> labels = {};  // of the classes; may be empty
+  nlohmann::json training = {};          // how the weights came about; any JSON
 };
 
 struct LoadOptions {

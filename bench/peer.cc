@@ -1,0 +1,94 @@
+#include "bench/peer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "qna/base/error.h"
+
+extern char** environ;
+
+namespace qna::bench {
+namespace {
+
+using nlohmann::json;
+
+json parse(const std::string& line, const char* key) {
+  const json answer = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  check(answer.is_object(), "a peer answered '{}', which is not the protocol", line);
+  check(!answer.contains("error"), "{}", answer.value("error", ""));
+  check(answer.contains(key), "a peer answered '{}' without '{}'", line, key);
+  return answer;
+}
+
+}  // namespace
+
+Peer::Peer(const std::vector<std::string>& command) {
+  signal(SIGPIPE, SIG_IGN);  // a dead peer is noticed by its silence
+  int in[2], out[2];
+  check(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0, "cannot make a pipe: {}",
+        std::strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::vector<char*> arguments;
+  for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
+  arguments.push_back(nullptr);
+  const int status =
+      posix_spawn(&process_, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(in[0]);
+  close(out[1]);
+  to_ = fdopen(in[1], "w");
+  from_ = fdopen(out[0], "r");
+  if (status != 0) process_ = -1;
+  try {
+    check(status == 0, "cannot start {}: {}", command.front(), std::strerror(status));
+    const json ready = parse(read_line(), "ready");
+    version_ = ready.value("version", "");
+    peak_bytes_ = ready.value("peak_bytes", int64_t{0});
+    if (ready.contains("max_difference") && ready["max_difference"].is_number()) {
+      max_difference_ = ready["max_difference"];
+    }
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+Peer::~Peer() { stop(); }
+
+void Peer::stop() {
+  if (to_ != nullptr) fclose(to_);
+  if (from_ != nullptr) fclose(from_);
+  to_ = from_ = nullptr;
+  if (process_ > 0) {
+    kill(process_, SIGTERM);
+    waitpid(process_, nullptr, 0);
+  }
+  process_ = -1;
+}
+
+std::string Peer::read_line() {
+  std::string line;
+  for (int c = fgetc(from_); c != '\n'; c = fgetc(from_)) {
+    check(c != EOF, "the process ended without a word");
+    line.push_back(static_cast<char>(c));
+  }
+  return line;
+}
+
+double Peer::seconds(int batches) {
+  fprintf(to_, "run %d\n", batches);
+  fflush(to_);
+  return parse(read_line(), "seconds")["seconds"];
+}
+
+}  // namespace qna::bench

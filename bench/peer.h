@@ -1,0 +1,40 @@
+// A subject of the model benchmark in a process of its own; bench/peers/README.md has the protocol.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace qna::bench {
+
+class Peer {
+ public:
+  // Starts `command` and waits until it is ready. Throws qna::Error with its own words if it cannot
+  // run.
+  explicit Peer(const std::vector<std::string>& command);
+  ~Peer();  // ends the process
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  double seconds(int batches);  // for that many batches, one after the other
+  const std::string& version() const { return version_; }
+  int64_t peak_bytes() const { return peak_bytes_; }
+  double max_difference() const {
+    return max_difference_;
+  }  // from the expected logits; -1: unknown
+
+ private:
+  std::string read_line();
+  void stop();
+  pid_t process_ = -1;
+  FILE* to_ = nullptr;
+  FILE* from_ = nullptr;
+  std::string version_;
+  int64_t peak_bytes_ = 0;
+  double max_difference_ = -1;
+};
+
+}  // namespace qna::bench

@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <memory>
+
+#include "cli/model_argument.h"
+#include "cli/verbs.h"
+#include "qna/base/error.h"
+#include "qna/checkpoint/import_flax.h"
+#include "qna/models/registry.h"
+#include "qna/ops/geometry.h"
+
+namespace qna::cli {
+namespace {
+
+struct Arguments {
+  std::string file;
+  std::string out;
+  std::string model;
+  std::string config;
+  std::string labels;
+  std::string dtype = "float32";
+};
+
+std::vector<std::string> read_labels(const std::string& path) {
+  std::ifstream file(path);
+  check(file.good(), "--labels: {} cannot be read", path);
+  std::vector<std::string> labels;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    labels.push_back(line);
+  }
+  return labels;
+}
+
+void run(const Arguments& a) {
+  const format::FlaxState state = format::read_flax(a.file);
+  std::string name = a.model;
+  models::QnAViTConfig config;
+  if (!a.config.empty()) {
+    config = models::read_config(a.config);
+  } else {
+    if (name.empty()) name = checkpoint::recognize_flax(state, a.file);
+    config = models::find_model(name).config;
+    // The head tells the number of classes.
+    const auto logits = state.find("params.ClassificationHead_0.head_logits.bias");
+    if (logits != state.end() && logits->second.shape.size() == 1) {
+      config.classes = logits->second.shape[0];
+    }
+  }
+  const checkpoint::FlaxImport imported = checkpoint::import_flax(state, config, a.file);
+  checkpoint::ModelInfo info{.name = name};
+  info.preprocess.crop = config.image_size;
+  info.preprocess.resize = std::min(config.image_size[0], config.image_size[1]) * 256 / 224;
+  if (!a.labels.empty()) info.labels = read_labels(a.labels);
+  info.training = {{"imported_from", "flax checkpoint"}};
+  const at::ScalarType dtype = a.dtype == "float16"    ? at::kHalf
+                               : a.dtype == "bfloat16" ? at::kBFloat16
+                                                       : at::kFloat;
+  checkpoint::save_model(a.out, imported.model, info, dtype);
+
+  for (const checkpoint::ImportedTensor& tensor : imported.tensors) {
+    fmt::print("{:<78} -> {} {}\n", tensor.flax_name, tensor.name, ops::sizes_text(tensor.sizes));
+  }
+  int64_t parameters = 0;
+  for (const torch::Tensor& parameter : imported.model->parameters())
+    parameters += parameter.numel();
+  fmt::print("\n{} tensors, {} parameters{}; {} other entries (optimiser state, step) ignored\n",
+             imported.tensors.size(), with_commas(parameters), name.empty() ? "" : ", " + name,
+             imported.ignored.size());
+  fmt::print("wrote {}\n", a.out);
+}
+
+}  // namespace
+
+void add_import(CLI::App& app) {
+  CLI::App* verb =
+      app.add_subcommand("import", "Turn a checkpoint of the paper's authors into a weights file");
+  auto a = std::make_shared<Arguments>();
+  verb->add_option("file", a->file, "Flax checkpoint (msgpack)")->required()->type_name("FILE");
+  verb->add_option("-o,--out", a->out, "Weights file to write (.safetensors)")->required();
+  CLI::Option* model =
+      verb->add_option("--model", a->model, "Which model it is [told by its tensors]");
+  verb->add_option("--config", a->config, "Configuration of a model that is not listed")
+      ->excludes(model);
+  verb->add_option("--labels", a->labels, "Text file with one label per line, to be kept inside");
+  verb->add_option("--dtype", a->dtype, "float32, float16 or bfloat16 in the file [float32]")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  verb->footer(
+      "Every tensor is listed. A tensor that is missing, left over or of another shape stops the\n"
+      "import, and no file is written.\n\n"
+      "Example:\n"
+      "  qna import checkpoint_300 -o tiny.safetensors --labels imagenet.txt");
+  verb->callback([a] { run(*a); });
+}
+
+}  // namespace qna::cli

@@ -1,0 +1,104 @@
+#include "qna/data/image_stream.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "qna/base/error.h"
+#include "qna/image/read.h"
+
+namespace qna::data {
+
+ImageStream::ImageStream(std::vector<std::string> paths, const Preprocess& preprocess, int threads,
+                         size_t ahead)
+    : paths_(std::move(paths)), preprocess_(preprocess), ahead_(std::max<size_t>(1, ahead)) {
+  check_preprocess(preprocess_, "ImageStream");
+  for (int i = 0; i < std::max(1, threads); ++i) workers_.emplace_back([this] { work(); });
+}
+
+ImageStream::~ImageStream() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+PreparedImage ImageStream::prepare(size_t index) const {
+  PreparedImage out{.index = index};
+  try {
+    // A large JPEG is decoded smaller where that is exact enough; see image::ReadOptions.
+    const image::Image picture =
+        fit(image::read_image(paths_[index],
+                              {.channels = preprocess_.channels(), .min_side = preprocess_.resize}),
+            preprocess_);
+    out.height = picture.height;
+    out.width = picture.width;
+    out.pixels.resize(picture.pixels.size());
+    to_floats(picture, preprocess_, out.pixels.data());
+  } catch (const Error& error) {
+    out.error = error.what();
+  } catch (const std::bad_alloc&) {
+    out.error = paths_[index] + ": not enough memory for this picture";
+  }
+  return out;
+}
+
+void ImageStream::work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(
+        lock, [&] { return stopping_ || started_ == paths_.size() || started_ < taken_ + ahead_; });
+    if (stopping_ || started_ == paths_.size()) return;
+    const size_t index = started_++;
+    lock.unlock();
+    PreparedImage image = prepare(index);
+    lock.lock();
+    ready_.emplace(index, std::move(image));
+    changed_.notify_all();
+  }
+}
+
+std::optional<PreparedImage> ImageStream::next() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (taken_ == paths_.size()) return std::nullopt;
+  changed_.wait(lock, [&] { return ready_.contains(taken_); });
+  PreparedImage image = std::move(ready_.extract(taken_).mapped());
+  ++taken_;
+  changed_.notify_all();
+  return image;
+}
+
+std::vector<std::string> find_images(const std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  const auto is_picture = [](const fs::path& path) {
+    std::string ending = path.extension().string();
+    std::transform(ending.begin(), ending.end(), ending.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  };
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      check(fs::exists(path, error), "{}: there is no such file or folder", path);
+      found.push_back(path);
+      continue;
+    }
+    const size_t before = found.size();
+    fs::recursive_directory_iterator walk(path, fs::directory_options::skip_permission_denied,
+                                          error);
+    for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
+      std::error_code ignored;
+      if (walk->is_regular_file(ignored) && is_picture(walk->path())) {
+        found.push_back(walk->path().string());
+      }
+    }
+    check(!error, "{}: cannot be read: {}", path, error.message());
+    check(found.size() > before, "{}: there is no .jpg, .jpeg or .png file in this folder", path);
+    std::sort(found.begin() + static_cast<int64_t>(before), found.end());
+  }
+  return found;
+}
+
+}  // namespace qna::data

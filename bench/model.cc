@@ -141,13 +141,13 @@ std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
       if (!fs::exists(weights)) write_problem(entry, image, weights, io);
       std::vector<Runner> subjects;
       subjects.push_back(
-          subject("qna", name, image,
-                  {options.program, "bench", "worker", "--weights", weights, "--check", io}));
+          runner("qna", name, image,
+                 {options.program, "bench", "worker", "--weights", weights, "--check", io}));
       for (const std::string& peer : options.peers) {
         if (peer == "timm") continue;
         subjects.push_back(
-            subject(peer, name, image,
-                    {python, worker, "--subject", peer, "--weights", weights, "--check", io}));
+            runner(peer, name, image,
+                   {python, worker, "--subject", peer, "--weights", weights, "--check", io}));
       }
       groups.emplace_back(fmt::format("batch {}", batch), std::move(subjects));
     }
@@ -155,7 +155,7 @@ std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
       std::vector<Runner> subjects;
       for (const char* name : kTimmModels) {
         subjects.push_back(
-            subject("timm", name, 224, {python, worker, "--subject", std::string("timm:") + name}));
+            runner("timm", name, 224, {python, worker, "--subject", std::string("timm:") + name}));
       }
       groups.emplace_back(fmt::format("batch {}", batch), std::move(subjects));
     }

@@ -25,11 +25,11 @@ struct ModelResult {
   int64_t batch;
   int64_t image;
   int threads;
-  double images_per_second;  // median over the rounds
-  double slowest, fastest;   // of the rounds
-  int64_t peak_bytes;        // resident memory above that of the bare program
-  std::string version;
-  std::string error;  // why there is no number; empty if there is one
+  double images_per_second = 0;     // median over the rounds
+  double slowest = 0, fastest = 0;  // of the rounds
+  int64_t peak_bytes = 0;           // resident memory above that of the bare program
+  std::string version = {};
+  std::string error = {};  // why there is no number; empty if there is one
 };
 
 // bench/peers of the sources this program was built from.

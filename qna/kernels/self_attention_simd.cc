@@ -3,9 +3,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "qna/kernels/self_attention_simd.cc"
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+
+#include "hwy/contrib/math/math-inl.h"  // behind foreach_target.h, like all that is per target
 #include "qna/kernels/gemm-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -17,10 +17,11 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// 1 / (1 + exp(-x)); the clamp keeps exp finite and the quotient a normal number.
+// 1 / (1 + exp(-x)); hn::Exp is good up to 104, which is infinite already and makes the quotient 0:
+// with anything above 0, x sigmoid(x) would grow again far below 0.
 HWY_INLINE FloatVector Sigmoid(FloatVector x) {
   const FloatTag d;
-  const FloatVector e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 80.0f)));
+  const FloatVector e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 104.0f)));
   return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
 }
 

@@ -17,10 +17,11 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// 1 / (1 + exp(-x)); the clamp keeps exp finite and the quotient a normal number.
+// 1 / (1 + exp(-x)); hn::Exp is good up to 104, which is infinite already and makes the quotient 0:
+// with anything above 0, x sigmoid(x) would grow again far below 0.
 HWY_INLINE FloatVector Sigmoid(FloatVector x) {
   const FloatTag d;
-  const FloatVector e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 80.0f)));
+  const FloatVector e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 104.0f)));
   return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
 }
 
@@ -116,28 +117,34 @@ HWY_INLINE float SumRow(const float* HWY_RESTRICT x, int64_t count, const Functi
   return sum;
 }
 
-// out = (x - mean) / sqrt(variance + epsilon) of each row, rows `features` apart in both.
+// out = (x - mean) / sqrt(variance + epsilon) of each row, rows `features` apart in both; out may
+// be x. Everything is taken from x less the row's first element: a row far from 0 beside its spread
+// loses nothing (differences of near floats are exact), a constant row gives 0.
 inline HWY_NOINLINE void NormalizeRows(float* out, const float* x, int64_t rows, int64_t features,
                                        float epsilon) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   for (int64_t r = 0; r < rows; ++r) {
-    const float* HWY_RESTRICT in = x + r * features;
-    float* HWY_RESTRICT to = out + r * features;
-    const float mean = SumRow(in, features, [](FloatVector v) HWY_ATTR { return v; }) / features;
+    const float* in = x + r * features;
+    float* to = out + r * features;
+    const float first = in[0];
+    const FloatVector first_vector = hn::Set(d, first);
+    const auto shifted = [&](FloatVector v) HWY_ATTR { return hn::Sub(v, first_vector); };
+    const float mean = SumRow(in, features, shifted) / features;
     const FloatVector mean_vector = hn::Set(d, mean);
+    const auto centred = [&](FloatVector v) HWY_ATTR { return hn::Sub(shifted(v), mean_vector); };
     const auto square = [&](FloatVector v) HWY_ATTR {
-      const FloatVector centred = hn::Sub(v, mean_vector);
-      return hn::Mul(centred, centred);
+      const FloatVector c = centred(v);
+      return hn::Mul(c, c);
     };
     const float variance = SumRow(in, features, square) / features;
     const float scale = 1.0f / std::sqrt(variance + epsilon);
     const FloatVector scale_vector = hn::Set(d, scale);
     int64_t c = 0;
     for (; c + lanes <= features; c += lanes) {
-      hn::StoreU(hn::Mul(hn::Sub(hn::LoadU(d, in + c), mean_vector), scale_vector), d, to + c);
+      hn::StoreU(hn::Mul(centred(hn::LoadU(d, in + c)), scale_vector), d, to + c);
     }
-    for (; c < features; ++c) to[c] = (in[c] - mean) * scale;
+    for (; c < features; ++c) to[c] = (in[c] - first - mean) * scale;
   }
 }
 

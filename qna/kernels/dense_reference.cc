@@ -15,7 +15,7 @@ double activate(double x, Activation activation) {
     case Activation::kGelu:
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::kRelu:
-      return x > 0 ? x : 0 * x;  // NaN stays NaN
+      return x < 0 ? 0 : x;  // NaN stays NaN
     case Activation::kSilu:
       return x / (1 + std::exp(-x));
   }

@@ -5,32 +5,6 @@
 namespace qna::kernels::testing {
 namespace {
 
-// Float32 arithmetic, as in window_attention_test.cc.
-constexpr double kArithmetic = 2e-5;
-
-// Every element must be the rounding of some number as near to the expected one as float32
-// arithmetic comes: rounding is monotonic, so it lies between those of the two ends.
-template <typename T>
-void expect_rounded(const std::vector<double>& actual, const std::vector<double>& expected,
-                    const char* what) {
-  ASSERT_EQ(actual.size(), expected.size());
-  const double arithmetic = kArithmetic * std::max(1.0, largest(expected));
-  const auto rounded = [](double value) {
-    return to_float(from_float<T>(static_cast<float>(value)));
-  };
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_GE(actual[i], rounded(expected[i] - arithmetic)) << what << " element " << i;
-    ASSERT_LE(actual[i], rounded(expected[i] + arithmetic)) << what << " element " << i;
-  }
-}
-
-template <typename T>
-std::vector<float> widen(const std::vector<T>& cells) {
-  std::vector<float> wide;
-  for (const T& cell : cells) wide.push_back(to_float(cell));
-  return wide;
-}
-
 template <typename T>
 void compare_window(const WindowShape& shape, const ProblemOptions& options) {
   const WindowProblem<T> problem(shape, options);

@@ -38,15 +38,16 @@ TEST(Implementation, List) {
     EXPECT_TRUE(names.insert(implementation.name).second) << implementation.name << " twice";
     EXPECT_NE(std::string(implementation.description), "");
     EXPECT_GE(implementation.lanes, 1);
-    EXPECT_TRUE(implementation.float32.forward != nullptr &&
-                implementation.float32.backward != nullptr &&
-                implementation.float32.layer != nullptr && implementation.product != nullptr);
-    EXPECT_TRUE(implementation.bfloat16.forward != nullptr &&
-                implementation.bfloat16.backward != nullptr &&
-                implementation.bfloat16.layer != nullptr);
-    EXPECT_TRUE(implementation.float16.forward != nullptr &&
-                implementation.float16.backward != nullptr &&
-                implementation.float16.layer != nullptr);
+    const auto complete = [](const auto& table) {
+      return table.forward != nullptr && table.backward != nullptr && table.layer != nullptr &&
+             table.pack_layer != nullptr && table.layer_backward != nullptr;
+    };
+    EXPECT_TRUE(complete(implementation.float32));
+    EXPECT_TRUE(complete(implementation.bfloat16));
+    EXPECT_TRUE(complete(implementation.float16));
+    EXPECT_TRUE(implementation.pack_matrix != nullptr && implementation.dense != nullptr &&
+                implementation.mlp != nullptr && implementation.product != nullptr &&
+                implementation.self_attention != nullptr);
   }
 }
 
@@ -57,6 +58,18 @@ TEST(Implementation, AtLeastOneWithVectors) {
                           [](const Implementation& implementation) {
                             return implementation.supported && implementation.lanes >= 4;
                           }));
+}
+
+// One multiplication: y = 2 x.
+PackedWeights pack_two(Runtime& runtime) {
+  const float two = 2;
+  return pack_matrix({.inner = 1,
+                      .columns = 1,
+                      .weight = &two,
+                      .inner_stride = 1,
+                      .column_stride = 1,
+                      .bias = nullptr},
+                     runtime);
 }
 
 // Every entry point runs what is forced. last_implementation() is first set to another one.
@@ -88,6 +101,14 @@ TEST(Implementation, ForcedOneRuns) {
             ThreadRuntime runtime;
             product({1, 1, 1, &a, &b, &c}, runtime);
             EXPECT_EQ(c, 6);
+          },
+          [&] {
+            ThreadRuntime runtime;
+            EXPECT_EQ(pack_two(runtime).owner, &implementation);
+          },
+          [&] {
+            ThreadRuntime runtime;
+            EXPECT_EQ(pack_layer(layer.args(), runtime).owner, &implementation);
           }};
       for (const auto& entry : entries) {
         set_other(implementation.name);
@@ -101,6 +122,68 @@ TEST(Implementation, ForcedOneRuns) {
   check_type(float{});
   check_type(BFloat16{});
   check_type(Float16{});
+}
+
+// The same for those that use packed weights: what packed them was the last to run before, so it is
+// first set to another one in between.
+TEST(Implementation, ForcedOneRunsOnPackedWeights) {
+  ThreadRuntime runtime;
+  const LayerProblem<float> layer({.height = 4, .width = 5}, {});
+  for (const Implementation& implementation : implementations()) {
+    if (!implementation.supported) continue;
+    ForcedImplementation forced(implementation.name);
+    const PackedWeights two = pack_two(runtime);
+    const PackedWeights packed_layer = pack_layer(layer.args(), runtime);
+    float x = 3, y = 0;
+    const std::function<void()> entries[] = {
+        [&] {
+          dense({.rows = 1, .x = &x, .weights = &two, .y = &y}, runtime);
+          EXPECT_EQ(y, 6);
+        },
+        [&] {
+          mlp({.rows = 1,
+               .x = &x,
+               .norm = {.wanted = false},
+               .expand = &two,
+               .activation = Activation::kRelu,
+               .contract = &two,
+               .y = &y},
+              runtime);
+          EXPECT_EQ(y, 3 + 12);
+        },
+        [&] {
+          const float qkv[] = {1, 2, 5};
+          self_attention({.batch = 1,
+                          .height = 1,
+                          .width = 1,
+                          .heads = 1,
+                          .head_dim = 1,
+                          .window_h = 1,
+                          .window_w = 1,
+                          .qkv = qkv,
+                          .scale = 1,
+                          .bias = nullptr,
+                          .bias_h = 0,
+                          .bias_w = 0,
+                          .mask = nullptr,
+                          .out = &y},
+                         runtime);
+          EXPECT_EQ(y, 5);
+        },
+        [&] {
+          layer.run(&layer_forward<float>, 1,
+                    [&](LayerArgs<float>& args) { args.packed = &packed_layer; });
+        }};
+    for (const auto& entry : entries) {
+      const bool is_reference = implementation.name == std::string("reference");
+      force_implementation(is_reference ? simd_implementations().front()->name : "reference");
+      layer.run(&layer_forward<float>);
+      ASSERT_NE(last_implementation(), implementation.name);
+      force_implementation(implementation.name);
+      entry();
+      EXPECT_EQ(last_implementation(), implementation.name);
+    }
+  }
 }
 
 // float64 has no fused kernel, and does not pretend to.

@@ -29,7 +29,6 @@ Gradients<T> run(const LayerProblem<T>& p, const std::vector<T>& grad_y,
                  void (*backward)(const LayerBackwardArgs<T>&, Runtime&), int workers) {
   const WindowShape& s = p.shape;
   const LayerOptions& o = p.options;
-  const auto or_null = [](const auto& cells) { return cells.empty() ? nullptr : cells.data(); };
   const int64_t pixels = s.batch * s.height * s.width;
   // NaN where a pixel was forgotten.
   std::vector<Table<T>> kept(pixels * (s.features() + s.scores()),
@@ -44,22 +43,10 @@ Gradients<T> run(const LayerProblem<T>& p, const std::vector<T>& grad_y,
   GuardedOutput<Table<T>> bias(s.taps() * s.scores());
   GuardedOutput<Table<T>> tap_weights(s.taps() * s.scores());
   ThreadRuntime runtime(workers);
-  forward({.shape = s,
-           .in_features = o.in_features,
-           .out_features = o.out_features,
-           .upsample = o.upsample,
-           .x = p.x.data(),
-           .score_weight = p.score_weight.data(),
-           .value_weight = p.value_weight.data(),
-           .value_bias = or_null(p.value_bias),
-           .out_weight = p.out_weight.data(),
-           .out_bias = or_null(p.out_bias),
-           .bias = or_null(p.bias),
-           .tap_weights = or_null(p.tap_weights),
-           .mask = or_null(p.mask),
-           .y = y.data(),
-           .kept = kept.data()},
-          runtime);
+  LayerArgs<T> layer = p.args();
+  layer.y = y.data();
+  layer.kept = kept.data();
+  forward(layer, runtime);
   backward({.shape = s,
             .in_features = o.in_features,
             .out_features = o.out_features,

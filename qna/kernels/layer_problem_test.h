@@ -1,6 +1,8 @@
 // Random problems for the fused layer; see window_problem_test.h.
 #pragma once
 
+#include <functional>
+
 #include "qna/kernels/window_problem_test.h"
 
 namespace qna::kernels::testing {
@@ -59,33 +61,39 @@ struct LayerProblem {
     return shape.batch * out_height() * out_width() * options.out_features;
   }
 
-  // y [B, OH, OW, out_features]
-  template <typename Kernel>
-  std::vector<double> run(Kernel kernel, int workers = 1) const {
-    const auto or_null = [](const auto& cells) { return cells.empty() ? nullptr : cells.data(); };
-    GuardedOutput<T> y(out_count());
-    ThreadRuntime runtime(workers);
-    kernel(LayerArgs<T>{.shape = shape,
-                        .in_features = options.in_features,
-                        .out_features = options.out_features,
-                        .upsample = options.upsample,
-                        .x = x.data(),
-                        .score_weight = score_weight.data(),
-                        .value_weight = value_weight.data(),
-                        .value_bias = or_null(value_bias),
-                        .out_weight = out_weight.data(),
-                        .out_bias = or_null(out_bias),
-                        .bias = or_null(bias),
-                        .tap_weights = or_null(tap_weights),
-                        .mask = or_null(mask),
-                        .y = y.data()},
-           runtime);
-    const std::vector<double> result = collect_rows(y, 1, out_count(), out_count());
-    EXPECT_TRUE(y.intact()) << "the layer wrote outside its output";
-    return result;
+  // All but the output.
+  LayerArgs<T> args() const {
+    return {.shape = shape,
+            .in_features = options.in_features,
+            .out_features = options.out_features,
+            .upsample = options.upsample,
+            .x = x.data(),
+            .score_weight = score_weight.data(),
+            .value_weight = value_weight.data(),
+            .value_bias = or_null(value_bias),
+            .out_weight = out_weight.data(),
+            .out_bias = or_null(out_bias),
+            .bias = or_null(bias),
+            .tap_weights = or_null(tap_weights),
+            .mask = or_null(mask),
+            .y = nullptr};
   }
-  std::vector<double> run(const Implementation& implementation, int workers = 1) const {
-    return run(kernels_of<T>(implementation).layer, workers);
+
+  // y [B, OH, OW, out_features]. `adjust` may change the arguments and write to y before the call.
+  template <typename Kernel>
+  std::vector<double> run(Kernel kernel, int workers = 1,
+                          const std::function<void(LayerArgs<T>&)>& adjust = {}) const {
+    ThreadRuntime runtime(workers);
+    return collect_guarded<T>(out_count(), [&](T* y) {
+      LayerArgs<T> layer = args();
+      layer.y = y;
+      if (adjust) adjust(layer);
+      kernel(layer, runtime);
+    });
+  }
+  std::vector<double> run(const Implementation& implementation, int workers = 1,
+                          const std::function<void(LayerArgs<T>&)>& adjust = {}) const {
+    return run(kernels_of<T>(implementation).layer, workers, adjust);
   }
 
   WindowShape shape;
@@ -103,6 +111,32 @@ inline std::string text(const LayerOptions& o) {
       "{}, score scale {}, seed {}",
       o.in_features, o.out_features, o.upsample, o.value_bias, o.out_bias, o.bias, o.tap_weights,
       o.mask, o.score_scale, o.seed);
+}
+
+// Float32 arithmetic, as in window_attention_test.cc and layer_test.cc.
+inline constexpr double kArithmetic = 2e-5;
+
+// Every element must be the rounding of some number as near to the expected one as float32
+// arithmetic comes: rounding is monotonic, so it lies between those of the two ends.
+template <typename T>
+void expect_rounded(const std::vector<double>& actual, const std::vector<double>& expected,
+                    const char* what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  const double arithmetic = kArithmetic * std::max(1.0, largest(expected));
+  const auto rounded = [](double value) {
+    return to_float(from_float<T>(static_cast<float>(value)));
+  };
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_GE(actual[i], rounded(expected[i] - arithmetic)) << what << " element " << i;
+    ASSERT_LE(actual[i], rounded(expected[i] + arithmetic)) << what << " element " << i;
+  }
+}
+
+template <typename T>
+std::vector<float> widen(const std::vector<T>& cells) {
+  std::vector<float> wide;
+  for (const T& cell : cells) wide.push_back(to_float(cell));
+  return wide;
 }
 
 }  // namespace qna::kernels::testing

@@ -33,12 +33,6 @@ void sweep_options(const WindowShape& shape, LayerOptions options) {
   }
 }
 
-WindowShape padded(WindowShape shape) {
-  shape.pad_top = shape.pad_bottom = shape.kernel_h / 2;
-  shape.pad_left = shape.pad_right = shape.kernel_w / 2;
-  return shape;
-}
-
 struct Row {
   const char* what;
   WindowShape shape;

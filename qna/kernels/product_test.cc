@@ -8,25 +8,15 @@ namespace {
 
 std::vector<double> run(const auto& kernel, int64_t rows, int64_t inner, int64_t columns,
                         const std::vector<float>& a, const std::vector<float>& b, int workers = 1) {
-  GuardedOutput<float> c(rows * columns);
   ThreadRuntime runtime(workers);
-  kernel(ProductArgs{rows, inner, columns, a.data(), b.data(), c.data()}, runtime);
-  const std::vector<double> result = collect_rows(c, 1, rows * columns, rows * columns);
-  EXPECT_TRUE(c.intact());
-  return result;
-}
-
-std::vector<float> normal(int64_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> distribution;
-  std::vector<float> cells(count);
-  for (float& cell : cells) cell = distribution(random);
-  return cells;
+  return collect_guarded<float>(rows * columns, [&](float* c) {
+    kernel(ProductArgs{rows, inner, columns, a.data(), b.data(), c}, runtime);
+  });
 }
 
 void compare_all(int64_t rows, int64_t inner, int64_t columns) {
-  const std::vector<float> a = normal(rows * inner, 1);
-  const std::vector<float> b = normal(inner * columns, 2);
+  const std::vector<float> a = normal_floats(rows * inner, 1);
+  const std::vector<float> b = normal_floats(inner * columns, 2);
   const std::vector<double> expected = run(&product_reference, rows, inner, columns, a, b);
   for (const Implementation* implementation : simd_implementations()) {
     SCOPED_TRACE(fmt::format("{} {} x {} x {}", implementation->name, rows, inner, columns));
@@ -57,8 +47,8 @@ TEST(Product, Large) {
 }
 
 TEST(Product, SameBitsForAnyNumberOfWorkers) {
-  const std::vector<float> a = normal(700 * 30, 1);
-  const std::vector<float> b = normal(30 * 40, 2);
+  const std::vector<float> a = normal_floats(700 * 30, 1);
+  const std::vector<float> b = normal_floats(30 * 40, 2);
   for (const Implementation* implementation : simd_implementations()) {
     const std::vector<double> one = run(implementation->product, 700, 30, 40, a, b, 1);
     EXPECT_EQ(one, run(implementation->product, 700, 30, 40, a, b, 2));

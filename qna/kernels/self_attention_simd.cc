@@ -52,7 +52,8 @@ struct AttentionWindow {
   }
 };
 
-// Brings the head's queries (scaled), keys (transposed, packed) and values (packed) together.
+// Brings the head's queries (scaled), keys (transposed, packed) and values (packed) together. A
+// masked pixel's values become 0, since its weight, 0, times inf would be NaN.
 inline void Gather(const SelfAttentionArgs& args, const AttentionWindow& window,
                    const AttentionScratch& s) {
   const int64_t lanes = Lanes();
@@ -88,8 +89,10 @@ inline void Gather(const SelfAttentionArgs& args, const AttentionWindow& window,
       const int64_t pixel = window.pixel(args, t);
       const float* HWY_RESTRICT from =
           args.qkv + (pixel * 3 + 2) * features + window.head * dim + begin;
-      for (int64_t c = 0; c < whole; ++c) panel[t * width + c] = from[c];
-      for (int64_t c = whole; c < width; ++c) panel[t * width + c] = 0.0f;
+      const bool masked = args.mask != nullptr && args.mask[pixel] == 0;
+      const int64_t taken = masked ? 0 : whole;
+      for (int64_t c = 0; c < taken; ++c) panel[t * width + c] = from[c];
+      for (int64_t c = taken; c < width; ++c) panel[t * width + c] = 0.0f;
     }
   }
 }
@@ -115,7 +118,8 @@ inline void FillScores(const SelfAttentionArgs& args, const AttentionWindow& win
   std::fill(scores + window.tokens(), scores + padded, kNoScore);
 }
 
-// scores -> exp(score - the row's largest); returns their sum. Masked keys and padding give 0.
+// scores -> exp(score - the row's largest); returns their sum. Masked keys and padding give 0, a
+// NaN stays one (hn::Exp would make it 0).
 inline float Exponentiate(float* HWY_RESTRICT scores, int64_t padded) {
   const FloatTag d;
   const int64_t lanes = Lanes();
@@ -129,7 +133,8 @@ inline float Exponentiate(float* HWY_RESTRICT scores, int64_t padded) {
   for (int64_t c = 0; c < padded; c += lanes) {
     const FloatVector score = hn::Load(d, scores + c);
     const FloatVector e = hn::Exp(d, hn::Sub(score, top));
-    const FloatVector weight = hn::IfThenZeroElse(hn::Lt(score, nothing), e);
+    const FloatVector kept = hn::IfThenZeroElse(hn::Lt(score, nothing), e);
+    const FloatVector weight = hn::IfThenElse(hn::IsNaN(score), score, kept);
     hn::Store(weight, d, scores + c);
     sum = hn::Add(sum, weight);
   }

@@ -102,8 +102,6 @@ struct WindowProblem {
     return cells;
   }
 
-  static const auto* or_null(const auto& cells) { return cells.empty() ? nullptr : cells.data(); }
-
   // Index of score (pixel, query, head), and of value (pixel, head, dim).
   int64_t score_index(int64_t pixel, int64_t query, int64_t head) const {
     return pixel * score_stride + query * shape.heads + head;
@@ -153,6 +151,29 @@ std::vector<double> collect_rows(GuardedOutput<T>& cells, int64_t rows, int64_t 
   return plain;
 }
 
+// What call(out) writes into the `count` cells at `out`, and nowhere else.
+template <typename T, typename Call>
+std::vector<double> collect_guarded(int64_t count, const Call& call) {
+  GuardedOutput<T> out(count);
+  call(out.data());
+  std::vector<double> result = collect_rows(out, 1, count, count);
+  EXPECT_TRUE(out.intact()) << "written outside the output";
+  return result;
+}
+
+inline std::vector<float> normal_floats(int64_t count, uint32_t seed, float scale = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> distribution(0.0f, scale);
+  std::vector<float> cells(count);
+  for (float& cell : cells) cell = distribution(random);
+  return cells;
+}
+
+template <typename T>
+const T* or_null(const std::vector<T>& cells) {
+  return cells.empty() ? nullptr : cells.data();
+}
+
 template <typename T, typename Kernel>
 void run_forward(const WindowProblem<T>& p, Kernel kernel, WindowResult& result, int workers = 1) {
   GuardedOutput<T> out(p.outputs * p.out_layout.pixel_stride);
@@ -162,9 +183,9 @@ void run_forward(const WindowProblem<T>& p, Kernel kernel, WindowResult& result,
                         .score_stride = p.score_stride,
                         .values = p.values.data(),
                         .value_layout = p.value_layout,
-                        .bias = p.or_null(p.bias),
-                        .tap_weights = p.or_null(p.tap_weights),
-                        .mask = p.or_null(p.mask),
+                        .bias = or_null(p.bias),
+                        .tap_weights = or_null(p.tap_weights),
+                        .mask = or_null(p.mask),
                         .out = out.data(),
                         .out_layout = p.out_layout},
          runtime);
@@ -193,9 +214,9 @@ void run_backward(const WindowProblem<T>& p, Kernel kernel, WindowResult& result
                          .score_stride = p.score_stride,
                          .values = p.values.data(),
                          .value_layout = p.value_layout,
-                         .bias = p.or_null(p.bias),
-                         .tap_weights = p.or_null(p.tap_weights),
-                         .mask = p.or_null(p.mask),
+                         .bias = or_null(p.bias),
+                         .tap_weights = or_null(p.tap_weights),
+                         .mask = or_null(p.mask),
                          .grad_scores = grad_scores.data(),
                          .grad_score_stride = grad_score_stride,
                          .grad_values = grad_values.data(),
@@ -312,6 +333,13 @@ inline std::string text(const ProblemOptions& o) {
   return fmt::format("bias {}, tap weights {}, mask {}, heads fast in {} out {}, gap {}, seed {}",
                      o.bias, o.tap_weights, o.mask, o.values_heads_fast, o.out_heads_fast, o.gap,
                      o.seed);
+}
+
+// With the padding that keeps the map's size at stride 1 and odd windows.
+inline WindowShape padded(WindowShape shape) {
+  shape.pad_top = shape.pad_bottom = shape.kernel_h / 2;
+  shape.pad_left = shape.pad_right = shape.kernel_w / 2;
+  return shape;
 }
 
 // Any shape and options, small enough for the reference.

@@ -202,7 +202,7 @@ class Skip(nn.Module):
         self.weight = nn.Parameter(torch.empty(features, inputs, 1, 1))
 
     def forward(self, x):
-        return F.linear(x[:, ::2, ::2], self.weight.flatten(1))
+        return F.linear(x[:, ::2, ::2].contiguous(), self.weight.flatten(1))
 
 
 class Block(nn.Module):

@@ -1,5 +1,6 @@
 """The subjects that PyTorch runs."""
 
+import functools
 import importlib.util
 import os
 from importlib.metadata import version
@@ -88,6 +89,7 @@ def compiled_train(arguments, _):
     return Training(*qna_vit.load(arguments.weights), compiled=True)
 
 
+@functools.cache
 def import_timm():
     """timm, also beside a torchvision whose operators do not load because it was built for another
     torch. timm does not use them, but importing torchvision fails if they are not declared."""

@@ -1,0 +1,128 @@
+"""The subjects that PyTorch runs."""
+
+import functools
+import importlib.util
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parents[2] / "build/peers/cache"
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(CACHE / "inductor"))
+
+import torch
+import torch._dynamo
+import torch._inductor.compile_fx
+import torch.nn.functional as F
+
+import qna_vit
+
+
+def use_threads(count):
+    torch.set_num_threads(count)
+    torch.set_num_interop_threads(1)
+
+
+class Inference:
+    """forward(images) without gradients."""
+
+    def __init__(self, forward, channels, layout="NHWC"):
+        self.forward, self.channels, self.layout = forward, channels, layout
+        self.version = f"torch {torch.__version__}"
+
+    def set_images(self, images):
+        images = torch.from_numpy(images)
+        self.images = images if self.layout == "NHWC" else images.permute(0, 3, 1, 2)
+
+    @torch.inference_mode()
+    def run(self):
+        return self.forward(self.images)
+
+    def logits(self, images):
+        self.set_images(images)
+        return self.run().numpy()
+
+
+class Training:
+    """One step: forward, backward, AdamW."""
+
+    def __init__(self, model, config, compiled):
+        self.model, self.channels, self.classes = model, config["in_channels"], config["classes"]
+        self.forward = torch.compile(model) if compiled else model
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05, fused=True)
+        self.version = f"torch {torch.__version__}"
+
+    def set_images(self, images):
+        self.images = torch.from_numpy(images)
+        self.labels = torch.arange(len(images)) % self.classes
+        self.model.train()
+
+    def run(self):
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.forward(self.images), self.labels).backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def logits(self, images):
+        return self.model.eval()(torch.from_numpy(images)).numpy()
+
+
+def eager(arguments, _):
+    use_threads(arguments.threads)
+    model, config = qna_vit.load(arguments.weights)
+    return Inference(model.for_inference(), config["in_channels"])
+
+
+def compiled(arguments, _):
+    use_threads(arguments.threads)
+    model, config = qna_vit.load(arguments.weights)
+    forward = torch.compile(model.for_inference(), options={"freezing": True})
+    return Inference(forward, config["in_channels"])
+
+
+def eager_train(arguments, _):
+    use_threads(arguments.threads)
+    return Training(*qna_vit.load(arguments.weights), compiled=False)
+
+
+def compiled_train(arguments, _):
+    use_threads(arguments.threads)
+    return Training(*qna_vit.load(arguments.weights), compiled=True)
+
+
+@functools.cache
+def import_timm():
+    """timm, also beside a torchvision whose operators do not load because it was built for another
+    torch. timm does not use them, but importing torchvision fails if they are not declared."""
+    folder = importlib.util.find_spec("torchvision").submodule_search_locations[0]
+    try:
+        torch.ops.load_library(os.path.join(folder, "_C.so"))
+    except OSError:
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}",
+                                 "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    import timm
+    return timm
+
+
+def make_timm(name, image):
+    """A network of timm with random weights, in evaluation mode."""
+    size = {} if image == 224 or name in ("resnet50", "convnext_tiny") else {"img_size": image}
+    timm = import_timm()
+    return timm.create_model(name, pretrained=False, **size).eval().requires_grad_(False)
+
+
+def timm_eager(arguments, name):
+    use_threads(arguments.threads)
+    model = make_timm(name, arguments.image).to(memory_format=torch.channels_last)
+    subject = Inference(model, 3, "NCHW")
+    subject.version = f"timm {version('timm')}, {subject.version}"
+    return subject
+
+
+SUBJECTS = {
+    "eager": eager,
+    "compiled": compiled,
+    "eager-train": eager_train,
+    "compiled-train": compiled_train,
+    "timm": timm_eager,
+}

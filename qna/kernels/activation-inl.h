@@ -9,29 +9,30 @@
 
 #include <cmath>
 
-#include "hwy/contrib/math/math-inl.h"
 #include "qna/kernels/dense.h"
-#include "qna/kernels/gemm-inl.h"
+#include "qna/kernels/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// 1 / (1 + exp(-x)); hn::Exp is good up to 104, which is infinite already and makes the quotient 0:
-// with anything above 0, x sigmoid(x) would grow again far below 0.
-HWY_INLINE FloatVector Sigmoid(FloatVector x) {
-  const FloatTag d;
-  const FloatVector e = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 104.0f)));
-  return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
+// x / (1 + 2^e). Where 2^e is infinite the quotient is 0.
+HWY_INLINE FloatVector OverOnePlusExp2(FloatVector x, FloatVector e) {
+  return hn::Div(x, hn::Add(hn::Set(FloatTag(), 1.0f), Exp2(e)));
 }
 
-// x / 2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+// x / 2 (1 + tanh(u)) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
 HWY_INLINE FloatVector GeluTanh(FloatVector x) {
   const FloatTag d;
-  const float scale = 2 * 0.7978845608028654f;
+  const float scale = -2 * 0.7978845608028654f * kLog2E;
   const FloatVector inner =
       hn::MulAdd(hn::Set(d, scale * 0.044715f), hn::Mul(x, x), hn::Set(d, scale));
-  return hn::Mul(x, Sigmoid(hn::Mul(x, inner)));
+  return OverOnePlusExp2(x, hn::Mul(x, inner));
+}
+
+// x / (1 + exp(-x))
+HWY_INLINE FloatVector Silu(FloatVector x) {
+  return OverOnePlusExp2(x, hn::Mul(x, hn::Set(FloatTag(), -kLog2E)));
 }
 
 // erf by Abramowitz and Stegun 7.1.26: absolute error at most 1.5e-7.
@@ -44,7 +45,7 @@ HWY_INLINE FloatVector Gelu(FloatVector x) {
   for (const float coefficient : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) {
     poly = hn::MulAdd(poly, t, hn::Set(d, coefficient));
   }
-  const FloatVector e = hn::Exp(d, hn::Max(hn::Neg(hn::Mul(z, z)), hn::Set(d, -80.0f)));
+  const FloatVector e = Exp2(hn::Mul(hn::Mul(z, z), hn::Set(d, -kLog2E)));
   const FloatVector tail = hn::Mul(hn::Mul(poly, t), e);  // 1 - erf(z)
   // x >= 0: x (1 - tail / 2); x < 0: x tail / 2
   const FloatVector half = hn::Mul(tail, hn::Set(d, 0.5f));
@@ -91,7 +92,7 @@ inline HWY_NOINLINE void Activate(float* block, int64_t stride, int64_t rows, in
                 HWY_ATTR { return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x); });
       break;
     case Activation::kSilu:
-      apply([](FloatVector x) HWY_ATTR { return hn::Mul(x, Sigmoid(x)); });
+      apply([](FloatVector x) HWY_ATTR { return Silu(x); });
       break;
   }
 }

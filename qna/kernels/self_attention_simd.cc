@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "qna/kernels/self_attention_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "qna/kernels/activation-inl.h"
+#include "qna/kernels/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
@@ -119,7 +119,7 @@ inline void FillScores(const SelfAttentionArgs& args, const AttentionWindow& win
 }
 
 // scores -> exp(score - the row's largest); returns their sum. Masked keys and padding give 0, a
-// NaN stays one (hn::Exp would make it 0).
+// NaN stays one (Exp2 would lose it).
 inline float Exponentiate(float* HWY_RESTRICT scores, int64_t padded) {
   const FloatTag d;
   const int64_t lanes = Lanes();
@@ -132,7 +132,7 @@ inline float Exponentiate(float* HWY_RESTRICT scores, int64_t padded) {
   FloatVector sum = hn::Zero(d);
   for (int64_t c = 0; c < padded; c += lanes) {
     const FloatVector score = hn::Load(d, scores + c);
-    const FloatVector e = hn::Exp(d, hn::Sub(score, top));
+    const FloatVector e = Exp2(hn::Mul(hn::Sub(score, top), hn::Set(d, kLog2E)));
     const FloatVector kept = hn::IfThenZeroElse(hn::Lt(score, nothing), e);
     const FloatVector weight = hn::IfThenElse(hn::IsNaN(score), score, kept);
     hn::Store(weight, d, scores + c);

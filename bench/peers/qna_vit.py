@@ -16,7 +16,7 @@ from torch import nn
 # What the configuration must say, because this file does nothing else.
 FIXED = {
     "stem": "patch",
-    "patch_size": 4,
+    "local_mixer": "qna",
     "downsample": "qna",
     "downsample_skip": "conv",
     "mlp_ratio": 4,
@@ -28,7 +28,7 @@ FIXED = {
     "drop_path_downsample": True,
     "head": "gap",
 }
-FREE = ("image_size", "in_channels", "classes", "base_dim", "stages", "drop_path")
+FREE = ("image_size", "in_channels", "classes", "base_dim", "patch_size", "stages", "drop_path")
 STAGE = ("attention_blocks", "qna_blocks", "qna_heads", "attention_heads", "kernel_size", "queries",
          "window")
 
@@ -254,9 +254,9 @@ class Stage(nn.Module):
 
 
 class Stem(nn.Module):
-    def __init__(self, inputs, features):
+    def __init__(self, inputs, features, patch):
         super().__init__()
-        self.conv = nn.Conv2d(inputs, features, 4, stride=4, bias=False)
+        self.conv = nn.Conv2d(inputs, features, patch, stride=patch, bias=False)
 
     def forward(self, x):
         return self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
@@ -281,7 +281,7 @@ class QnAViT(nn.Module):
         stages, dim = config["stages"], config["base_dim"]
         count = sum(s["attention_blocks"] + s["qna_blocks"] for s in stages) + len(stages) - 1
         drop_path = iter(torch.linspace(0, config["drop_path"], count).tolist())
-        self.stem = Stem(config["in_channels"], dim)
+        self.stem = Stem(config["in_channels"], dim, config["patch_size"])
         self.stages = nn.Sequential(*[
             Stage(stage, dim << i, i == len(stages) - 1, drop_path, layout)
             for i, stage in enumerate(stages)
@@ -305,7 +305,11 @@ def read_config(path):
         metadata = file.metadata() or {}
     if "config" not in metadata:
         raise ValueError(f"{path} has no `config` in its metadata")
-    return json.loads(metadata["config"])
+    config = json.loads(metadata["config"])
+    for stage in config["stages"]:  # equal sides may be written as one number
+        if isinstance(stage["kernel_size"], int):
+            stage["kernel_size"] = [stage["kernel_size"]] * 2
+    return config
 
 
 def load(path, layout="NCHW"):

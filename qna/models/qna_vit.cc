@@ -309,6 +309,9 @@ QnAViTImpl::QnAViTImpl(const QnAViTConfig& config) : config_(config) {
 }
 
 void QnAViTImpl::reset() {
+  // Parameters made in inference mode would have no version counters, and weights that cannot be
+  // known to be unchanged are packed again for every call.
+  const c10::InferenceMode counted(false);
   stem = register_module("stem", Stem(config_));
 
   // Stochastic depth grows linearly over all blocks; the down-sampling blocks count when they have

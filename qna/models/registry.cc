@@ -64,7 +64,7 @@ const Shape kNano{.image = 64,
                   .qna_blocks = {1, 2, 1, 0},
                   .attention_heads = {1, 2, 4, 8},
                   .qna_heads = {4, 8, 16, 32},
-                  .window = {8, 8, 8, 8},
+                  .window = {8, 8, 8, 4},
                   .patch = 2,
                   .drop_path = 0.05};
 const Shape kPico = with(kNano, [](Shape& s) {
@@ -73,6 +73,7 @@ const Shape kPico = with(kNano, [](Shape& s) {
   s.attention_blocks = {0, 0, 1, 1};
   s.qna_blocks = {1, 1, 1, 0};
   s.qna_heads = {2, 4, 8, 16};
+  s.window = {8, 8, 4, 2};
   s.drop_path = 0;
 });
 

@@ -1,5 +1,6 @@
 // qna <verb>: a table of verbs, one file each.
 #include <c10/util/Exception.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -10,6 +11,12 @@
 #include "cli/verbs.h"
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // Maps come and go with every layer. By default malloc gives large ones back to the system, which
+  // then clears them page by page each time: some percent of a network's time.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
   CLI::App app(
       "qna: learned queries for efficient local attention, on CPUs.\n"
       "Run 'qna VERB --help' for a verb's options and examples.");

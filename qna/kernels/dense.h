@@ -1,7 +1,8 @@
 // Products of rows with a weight matrix, with what stands before and behind them in a transformer
 // block done on rows that are still in cache:
 //   dense:  y = residual + activation(norm(x) W + b)
-//   mlp:    y = x + activation(norm(x) W1 + b1) W2 + b2
+//   mlp:    z = x (+ mixed Wp, the end of the block's first half), y = z + act(norm(z) W1 + b1) W2
+//   + b2
 // norm(x) is (x - mean) / sqrt(variance + epsilon) over a row. The learned scale and shift behind a
 // LayerNorm are linear, so they belong into W and b, and so does a scale of the output.
 #pragma once
@@ -48,7 +49,9 @@ struct DenseArgs {
 
 struct MlpArgs {
   int64_t rows;
-  const float* x;  // [rows, features]
+  const float* x;                          // [rows, features]
+  const float* mixed = nullptr;            // [rows, inner of project]
+  const PackedWeights* project = nullptr;  // to features; null: z = x
   Norm norm = {.wanted = true};
   const PackedWeights* expand;  // features -> hidden
   Activation activation = Activation::kGeluTanh;

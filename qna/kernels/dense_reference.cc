@@ -22,15 +22,19 @@ double activate(double x, Activation activation) {
   return x;
 }
 
-std::vector<double> read_row(const float* x, int64_t count, const Norm& norm) {
-  std::vector<double> row(x, x + count);
+std::vector<double> normalized(std::vector<double> row, const Norm& norm) {
   if (!norm.wanted) return row;
+  const auto count = static_cast<double>(row.size());
   double mean = 0;
   double variance = 0;
   for (const double value : row) mean += value / count;
   for (const double value : row) variance += (value - mean) * (value - mean) / count;
   for (double& value : row) value = (value - mean) / std::sqrt(variance + norm.epsilon);
   return row;
+}
+
+std::vector<double> read_row(const float* x, int64_t count, const Norm& norm) {
+  return normalized(std::vector<double>(x, x + count), norm);
 }
 
 // row W + b, with W as pack_matrix_reference leaves it: [inner][columns], then the bias.
@@ -75,12 +79,18 @@ void dense_reference(const DenseArgs& args, Runtime&) {
 void mlp_reference(const MlpArgs& args, Runtime&) {
   const int64_t features = args.expand->inner;
   for (int64_t r = 0; r < args.rows; ++r) {
-    const float* x = args.x + r * features;
-    std::vector<double> hidden = multiply(read_row(x, features, args.norm), *args.expand);
+    std::vector<double> z = read_row(args.x + r * features, features, {});
+    if (args.project != nullptr) {
+      const int64_t inner = args.project->inner;
+      const std::vector<double> mixed =
+          multiply(read_row(args.mixed + r * inner, inner, {}), *args.project);
+      for (int64_t c = 0; c < features; ++c) z[c] += mixed[c];
+    }
+    std::vector<double> hidden = multiply(normalized(z, args.norm), *args.expand);
     for (double& value : hidden) value = activate(value, args.activation);
     const std::vector<double> y = multiply(hidden, *args.contract);
     for (int64_t c = 0; c < features; ++c) {
-      args.y[r * features + c] = static_cast<float>(x[c] + y[c]);
+      args.y[r * features + c] = static_cast<float>(z[c] + y[c]);
     }
   }
 }

@@ -1,29 +1,23 @@
 #include "qna/kernels/dense_simd.h"
 
+#include <vector>
+
 #include "qna/kernels/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "qna/kernels/dense_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "qna/kernels/activation-inl.h"
+#include "qna/kernels/mlp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// The rows a worker takes at a time go through everything before the next are touched: few enough
-// that what they hold stays in half of a usual second-level cache, enough that a weight, once
-// loaded, serves many rows.
-constexpr int64_t kChunkBytes = 224 << 10;
-constexpr int64_t kMostRows = 16 * kTileRows;
-constexpr int64_t kFewestRows = 4 * kTileRows;
-
 // How rows are cut into tasks. The cut changes no result: every row is computed on its own.
 struct RowTasks {
-  RowTasks(int64_t rows_in, int64_t bytes_per_row, int workers) : rows(rows_in) {
-    const int64_t fit = std::clamp(kChunkBytes / bytes_per_row, kFewestRows, kMostRows);
-    int64_t tasks = std::max<int64_t>(1, (rows + fit - 1) / fit);
+  RowTasks(int64_t rows_in, int64_t most, int workers) : rows(rows_in) {
+    int64_t tasks = std::max<int64_t>(1, (rows + most - 1) / most);
     tasks = (tasks + workers - 1) / workers * workers;  // equal shares
     chunk = std::max<int64_t>(1, (rows + tasks - 1) / tasks);
     chunk = (chunk + kTileRows - 1) / kTileRows * kTileRows;
@@ -34,27 +28,16 @@ struct RowTasks {
   int64_t size(int64_t task) const { return std::min(chunk, rows - begin(task)); }
 };
 
-PackedMatrix CarveMatrix(ScratchArena arena, int64_t inner, int64_t columns) {
-  const int64_t vectors = (columns + Lanes() - 1) / Lanes();
-  const float* data = arena.take<float>(inner * vectors * Lanes());
-  const float* bias = arena.take<float>(vectors * Lanes());
-  return {data, bias, inner, vectors, columns};
-}
-
 size_t MatrixBytes(int64_t inner, int64_t columns) {
   const int64_t floats = (inner + 1) * ((columns + Lanes() - 1) / Lanes() * Lanes());
   return floats * sizeof(float) + 2 * kScratchAlignment;
-}
-
-PackedMatrix Matrix(const PackedWeights& weights) {
-  return CarveMatrix(ScratchArena(weights.memory()), weights.inner, weights.columns);
 }
 
 PackedWeights Pack(const MatrixArgs& args, Runtime& runtime) {
   PackedWeights packed(MatrixBytes(args.inner, args.columns));
   packed.inner = args.inner;
   packed.columns = args.columns;
-  const PackedMatrix matrix = Matrix(packed);
+  const PackedMatrix matrix = MatrixIn(packed);
   PackMatrix(const_cast<float*>(matrix.data), args.inner, matrix.vectors, runtime,
              [&](int64_t k, int64_t c) {
                return c < args.columns ? args.weight[k * args.inner_stride + c * args.column_stride]
@@ -68,10 +51,10 @@ PackedWeights Pack(const MatrixArgs& args, Runtime& runtime) {
 }
 
 void Dense(const DenseArgs& args, Runtime& runtime) {
-  const PackedMatrix weights = Matrix(*args.weights);
+  const PackedMatrix weights = MatrixIn(*args.weights);
   const int64_t inner = weights.inner;
   const int64_t columns = weights.columns;
-  const RowTasks tasks(args.rows, (inner + columns) * sizeof(float), runtime.workers());
+  const RowTasks tasks(args.rows, ChunkRows(inner + columns), runtime.workers());
   // An activation comes before the residual, so both together need a place in between.
   const bool staged = args.residual != nullptr && args.activation != Activation::kNone;
   const int64_t buffer_floats = (args.norm.wanted ? inner : 0) + (staged ? columns : 0);
@@ -101,38 +84,27 @@ void Dense(const DenseArgs& args, Runtime& runtime) {
 }
 
 void Mlp(const MlpArgs& args, Runtime& runtime) {
-  const PackedMatrix expand = Matrix(*args.expand);
-  const PackedMatrix contract = Matrix(*args.contract);
-  const int64_t features = expand.inner;
-  const int64_t hidden = expand.columns;
-  const RowTasks tasks(args.rows, (features + hidden) * sizeof(float), runtime.workers());
-  struct Worker {
-    float* x;
-    float* hidden;
-  };
-  std::vector<Worker> workers(runtime.workers());
+  const MlpRows mlp(*args.expand, *args.contract, args.activation, args.norm);
+  const int64_t features = mlp.features();
+  const bool projects = args.project != nullptr;
+  const PackedMatrix project = projects ? MatrixIn(*args.project) : PackedMatrix{};
+  const RowTasks tasks(args.rows, mlp.chunk(), runtime.workers());
+  std::vector<MlpRows::Buffers> workers(runtime.workers());
   const auto carve = [&](ScratchArena arena) {
-    for (Worker& worker : workers) {
-      worker.x = arena.take<float>(tasks.chunk * features);
-      worker.hidden = arena.take<float>(tasks.chunk * hidden);
-    }
+    for (MlpRows::Buffers& worker : workers) worker = mlp.carve(arena);
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
-  runtime.for_each(tasks.count, [&](int64_t task, int index) HWY_ATTR {
-    const Worker& worker = workers[index];
+  runtime.for_each(tasks.count, [&](int64_t task, int worker) HWY_ATTR {
     const int64_t rows = tasks.size(task);
     const float* x = args.x + tasks.begin(task) * features;
-    const float* from = x;
-    if (args.norm.wanted) {
-      NormalizeRows(worker.x, x, rows, features, args.norm.epsilon);
-      from = worker.x;
+    float* y = args.y + tasks.begin(task) * features;
+    if (projects) {
+      Gemm(y, features, args.mixed + tasks.begin(task) * project.inner, project.inner, rows,
+           project, {x, features});
+      x = y;
     }
-    Gemm(worker.hidden, hidden, from, features, rows, expand, {},
-         [&](float* block, int64_t count)
-             HWY_ATTR { Activate(block, hidden, rows, count, args.activation); });
-    Gemm(args.y + tasks.begin(task) * features, features, worker.hidden, hidden, rows, contract,
-         {x, features});
+    mlp.run(y, x, rows, workers[worker]);
   });
 }
 
@@ -145,7 +117,7 @@ void Product(const ProductArgs& args, Runtime& runtime) {
                                       .column_stride = 1,
                                       .bias = nullptr},
                                      runtime);
-  const PackedMatrix b = Matrix(weights);
+  const PackedMatrix b = MatrixIn(weights);
   constexpr int64_t kChunk = 256;
   runtime.for_each((args.rows + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
     const int64_t first = chunk * kChunk;

@@ -9,6 +9,14 @@
 
 namespace qna::kernels {
 
+// A block's second half, done on each row of outputs while it is in cache.
+struct LayerMlp {
+  const PackedWeights* expand;
+  const PackedWeights* contract;
+  Activation activation;
+  Norm norm;
+};
+
 template <typename T>
 struct LayerArgs {
   // shape.separate means up-sampling by `upsample`: query a * upsample + b of window (i, j) is
@@ -35,6 +43,7 @@ struct LayerArgs {
   // Weights, biases and tables by pack_layer with the same arguments but for batch and map size, or
   // null. Where given, the pointers to them above are not used.
   const PackedWeights* packed = nullptr;
+  const LayerMlp* mlp = nullptr;  // float32 only, and not when up-sampling
 };
 
 // The layout of the values in `kept`, whose pixels are followed by their scores.

@@ -139,6 +139,18 @@ void layer_forward_reference(const LayerArgs<T>& original, Runtime& runtime) {
           args.residual == nullptr ? 0.0 : static_cast<double>(to_float(args.residual[at]));
       args.y[at] = from_double<T>(residual + y[n * args.out_features + c]);
     }
+  if constexpr (std::is_same_v<T, float>) {
+    if (args.mlp != nullptr) {
+      mlp_reference({.rows = windows,
+                     .x = args.y,
+                     .norm = args.mlp->norm,
+                     .expand = args.mlp->expand,
+                     .activation = args.mlp->activation,
+                     .contract = args.mlp->contract,
+                     .y = args.y},
+                    runtime);
+    }
+  }
   for (int64_t n = 0; args.kept != nullptr && n < pixels; ++n) {
     Table<T>* kept = args.kept + n * (s.features() + s.scores());
     for (int64_t c = 0; c < s.features(); ++c) {  // (dim, heads) order

@@ -1,12 +1,14 @@
 #include "qna/kernels/layer_simd.h"
 
+#include <optional>
+
 #include "qna/kernels/layer.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "qna/kernels/layer_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "qna/kernels/activation-inl.h"
+#include "qna/kernels/mlp-inl.h"
 #include "qna/kernels/rows-inl.h"
 #include "qna/kernels/window_stream-inl.h"
 
@@ -161,6 +163,7 @@ struct ProjectOut {
         args.residual == nullptr ? nullptr : args.residual + pixel * args.out_features;
     if constexpr (std::is_same_v<T, float>) {
       Gemm(y, stride, z, weights.out.inner, pixels, weights.out, {residual, stride});
+      if (mlp != nullptr) mlp->run(y, y, pixels, mlp_buffers);
     } else {
       for (int64_t n = 0; n < pixels; n += kChunk) {
         const int64_t count = std::min(kChunk, pixels - n);
@@ -180,7 +183,9 @@ struct ProjectOut {
   static constexpr int64_t kChunk = 48;
   const LayerArgs<T>& args;
   const LayerWeights& weights;
-  float* buffer;  // [kChunk][out_features]
+  float* buffer;       // [kChunk][out_features]
+  const MlpRows* mlp;  // or null
+  MlpRows::Buffers mlp_buffers;
 };
 
 // Packed weights and tables in one piece of memory, which may outlive the call.
@@ -233,7 +238,12 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
     StreamScratch stream;
     float* in;
     float* out;
+    MlpRows::Buffers mlp;
   };
+  std::optional<MlpRows> mlp;
+  if (args.mlp != nullptr) {
+    mlp.emplace(*args.mlp->expand, *args.mlp->contract, args.mlp->activation, args.mlp->norm);
+  }
   LayerPack pack;
   std::vector<Worker> workers(runtime.workers());
   const auto carve = [&](ScratchArena arena) {
@@ -246,6 +256,7 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
       if constexpr (!std::is_same_v<T, float>) {
         worker.out = arena.take<float>(ProjectOut<T>::kChunk * args.out_features);
       }
+      if (mlp.has_value()) worker.mlp = mlp->carve(arena);
     }
     return arena.bytes();
   };
@@ -267,7 +278,8 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
   runtime.for_each(tasks.count, [&](int64_t task, int index) {
     const Worker& worker = workers[index];
     ProjectIn<T> source{args, pack.weights, value_map, score_map, args.mask, worker.in};
-    ProjectOut<T> sink{args, pack.weights, worker.out};
+    ProjectOut<T> sink{args, pack.weights, worker.out, mlp.has_value() ? &*mlp : nullptr,
+                       worker.mlp};
     StreamTask(plan, tasks, task, worker.stream, source, sink);
   });
 }

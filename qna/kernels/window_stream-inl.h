@@ -34,11 +34,11 @@ struct StreamTasks {
     strip_columns = (s.out_width() - 1) / strips + 1;
     strips = (s.out_width() - 1) / strip_columns + 1;
     step_rows = std::min((kStepWindows - 1) / strip_columns + 1, s.out_height());
-    // Bands only where images and strips do not busy the workers; each band reads span_h - stride_h
-    // rows of its neighbour again.
+    // Each band reads span_h - stride_h rows of its neighbour again, so as few bands as give every
+    // worker the same number of tasks, or many to each.
     const int64_t others = std::max<int64_t>(1, s.batch * strips);
-    const int64_t wanted =
-        workers == 1 || others % workers == 0 ? 1 : (2 * workers - 1) / others + 1;
+    int64_t wanted = 1;
+    while (others * wanted % workers != 0 && others * wanted < 4 * workers) ++wanted;
     const int64_t most = std::max<int64_t>(1, s.out_height() / std::max(step_rows, s.span_h() / 2));
     bands = std::min(wanted, most);
     band_rows = (s.out_height() - 1) / bands + 1;

@@ -47,8 +47,7 @@ struct BlockPack {
   kernels::PackedWeights proj;
   torch::Tensor bias;  // of self-attention in windows of a fixed size
   kernels::PackedWeights skip;
-  kernels::PackedWeights fc1;
-  kernels::PackedWeights fc2;
+  ops::PackedMlp mlp;
 };
 
 BlockImpl::BlockImpl(const BlockOptions& options) : options_(options) {
@@ -153,28 +152,46 @@ BlockPack BlockImpl::pack() const {
       pack.bias = attention->bias_for(attention->options().window).contiguous();
     }
   }
-  pack.fc1 = pack_folded(mlp->fc1->weight, mlp->fc1->bias, norm2, {});
-  pack.fc2 = pack_folded(mlp->fc2->weight, mlp->fc2->bias, nullptr, scale2);
+  pack.mlp = {.expand = pack_folded(mlp->fc1->weight, mlp->fc1->bias, norm2, {}),
+              .contract = pack_folded(mlp->fc2->weight, mlp->fc2->bias, nullptr, scale2),
+              .activation = options_.activation,
+              .norm = kNorm};
   return pack;
+}
+
+std::vector<torch::Tensor> BlockImpl::pack_sources() const {
+  std::vector<torch::Tensor> sources = {norm1->weight,    norm1->bias,      norm2->weight,
+                                        norm2->bias,      mlp->fc1->weight, mlp->fc1->bias,
+                                        mlp->fc2->weight, mlp->fc2->bias};
+  const auto add = [&](std::initializer_list<torch::Tensor> tensors) {
+    for (const torch::Tensor& tensor : tensors) {
+      if (tensor.defined()) sources.push_back(tensor);
+    }
+  };
+  add({scale1, scale2});
+  if (qna) {
+    add({qna->query, qna->key_weight, qna->key_bias, qna->value_weight, qna->value_bias,
+         qna->out_weight, qna->out_bias, qna->relative_bias, qna->attention_scale});
+    if (skip) add({skip->weight});
+  } else {
+    add({attention->qkv->weight, attention->proj->weight, attention->relative_bias});
+  }
+  return sources;
 }
 
 torch::Tensor BlockImpl::forward_fused(const torch::Tensor& x, const torch::Tensor& mask) {
   const std::shared_ptr<const BlockPack> pack =
-      packed_.get(parameters(), &kernels::chosen_implementation(), [&] { return this->pack(); });
-  torch::Tensor y;
+      packed_.get(pack_sources(), &kernels::chosen_implementation(), [&] { return this->pack(); });
   if (qna) {
     const torch::Tensor residual = skip ? ops::dense(skip_input(x, mask), pack->skip) : x;
-    y = ops::layer(x, *pack->qna, optional(mask), kNorm, residual);
-  } else {
-    const auto window = attention->window_on(x.size(1), x.size(2));
-    const torch::Tensor bias = pack->bias.defined() ? pack->bias : attention->bias_for(window);
-    const torch::Tensor qkv = ops::dense(x, pack->qkv, {.norm = kNorm});
-    const torch::Tensor mixed =
-        ops::self_attention(qkv, attention->options().heads, window, bias, optional(mask));
-    y = ops::dense(mixed, pack->proj, {.residual = x});
+    return ops::layer(x, *pack->qna, optional(mask), kNorm, residual, &pack->mlp);
   }
-  ops::mlp_(y, pack->fc1, pack->fc2, options_.activation, kNorm);
-  return y;
+  const auto window = attention->window_on(x.size(1), x.size(2));
+  const torch::Tensor bias = pack->bias.defined() ? pack->bias : attention->bias_for(window);
+  const torch::Tensor qkv = ops::dense(x, pack->qkv, {.norm = kNorm});
+  const torch::Tensor mixed =
+      ops::self_attention(qkv, attention->options().heads, window, bias, optional(mask));
+  return ops::project_mlp(x, mixed, pack->proj, pack->mlp);
 }
 
 }  // namespace qna::nn

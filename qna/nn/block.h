@@ -63,6 +63,7 @@ class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
   // What the skip connection's product is taken of.
   torch::Tensor skip_input(const torch::Tensor& x, const torch::Tensor& mask) const;
   BlockPack pack() const;
+  std::vector<torch::Tensor> pack_sources() const;  // the parameters, without a walk over modules
 
   BlockOptions options_;
   int64_t features_;

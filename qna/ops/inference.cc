@@ -74,21 +74,30 @@ at::Tensor dense(const at::Tensor& x, const PackedWeights& weights, const DenseO
   return y;
 }
 
-void mlp_(at::Tensor& x, const PackedWeights& expand, const PackedWeights& contract,
-          kernels::Activation activation, kernels::Norm norm) {
-  check_packed(expand, "mlp");
-  check_packed(contract, "mlp");
-  const int64_t rows = rows_of(x, expand.inner, "mlp");
-  check(x.is_contiguous(), "mlp: x must be contiguous");
+at::Tensor project_mlp(const at::Tensor& x, const at::Tensor& mixed, const PackedWeights& project,
+                       const PackedMlp& mlp) {
+  for (const PackedWeights* weights : {&project, &mlp.expand, &mlp.contract}) {
+    check_packed(*weights, "project_mlp");
+  }
+  const int64_t rows = rows_of(x, mlp.expand.inner, "project_mlp");
+  check(rows_of(mixed, project.inner, "project_mlp") == rows,
+        "project_mlp: mixed must have as many rows as x, {}, got {}", sizes_text(x.sizes()),
+        sizes_text(mixed.sizes()));
+  const at::Tensor input = x.contiguous();
+  const at::Tensor added = mixed.contiguous();
+  const at::Tensor y = at::empty_like(input);
   TorchRuntime runtime;
   kernels::mlp({.rows = rows,
-                .x = x.const_data_ptr<float>(),
-                .norm = norm,
-                .expand = &expand,
-                .activation = activation,
-                .contract = &contract,
-                .y = x.data_ptr<float>()},
+                .x = input.const_data_ptr<float>(),
+                .mixed = added.const_data_ptr<float>(),
+                .project = &project,
+                .norm = mlp.norm,
+                .expand = &mlp.expand,
+                .activation = mlp.activation,
+                .contract = &mlp.contract,
+                .y = y.data_ptr<float>()},
                runtime);
+  return y;
 }
 
 PackedLayer pack_layer(const LayerParameters& p, const WindowGeometry& geometry) {
@@ -127,9 +136,15 @@ PackedLayer pack_layer(const LayerParameters& p, const WindowGeometry& geometry)
 }
 
 at::Tensor layer(const at::Tensor& x, const PackedLayer& packed, const OptionalTensor& mask,
-                 kernels::Norm norm, const OptionalTensor& residual) {
+                 kernels::Norm norm, const OptionalTensor& residual, const PackedMlp* mlp) {
   constexpr const char* kName = "layer";
   check_packed(packed.weights, kName);
+  kernels::LayerMlp layer_mlp{};
+  if (mlp != nullptr) {
+    check_packed(mlp->expand, kName);
+    check_packed(mlp->contract, kName);
+    layer_mlp = {&mlp->expand, &mlp->contract, mlp->activation, mlp->norm};
+  }
   check(x.dim() == 4 && x.size(3) == packed.in_features,
         "{}: x must be [batch, height, width, {}], got {}", kName, packed.in_features,
         sizes_text(x.sizes()));
@@ -162,7 +177,8 @@ at::Tensor layer(const at::Tensor& x, const PackedLayer& packed, const OptionalT
                                  .y = y.data_ptr<float>(),
                                  .norm = norm,
                                  .residual = data(added),
-                                 .packed = &packed.weights},
+                                 .packed = &packed.weights,
+                                 .mlp = mlp == nullptr ? nullptr : &layer_mlp},
                                 runtime);
   return y;
 }

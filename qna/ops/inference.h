@@ -25,10 +25,17 @@ struct DenseOptions {
 at::Tensor dense(const at::Tensor& x, const kernels::PackedWeights& weights,
                  const DenseOptions& options = {});
 
-// x + activation(norm(x) W1 + b1) W2 + b2, in the place of x.
-void mlp_(at::Tensor& x, const kernels::PackedWeights& expand,
-          const kernels::PackedWeights& contract, kernels::Activation activation,
-          kernels::Norm norm);
+// The second half of a block.
+struct PackedMlp {
+  kernels::PackedWeights expand;
+  kernels::PackedWeights contract;
+  kernels::Activation activation = kernels::Activation::kGeluTanh;
+  kernels::Norm norm = {.wanted = true};
+};
+
+// z + mlp(norm(z)), z = x + mixed W: the last product of self-attention and what follows it.
+at::Tensor project_mlp(const at::Tensor& x, const at::Tensor& mixed,
+                       const kernels::PackedWeights& project, const PackedMlp& mlp);
 
 // A QnA layer's weights, packed, and what must be known beside them.
 struct PackedLayer {
@@ -40,9 +47,10 @@ struct PackedLayer {
 };
 PackedLayer pack_layer(const LayerParameters& parameters, const WindowGeometry& geometry);
 
-// residual + layer(norm(x)); x [B, H, W, in].
+// z = residual + layer(norm(x)); x [B, H, W, in]. With an MLP: z + mlp(norm(z)).
 at::Tensor layer(const at::Tensor& x, const PackedLayer& layer, const OptionalTensor& mask,
-                 kernels::Norm norm, const OptionalTensor& residual);
+                 kernels::Norm norm, const OptionalTensor& residual,
+                 const PackedMlp* mlp = nullptr);
 
 // Self-attention in windows that tile the map: qkv [B, H, W, 3 * heads * dim] -> [B, H, W, heads *
 // dim]. bias: see kernels/self_attention.h.

@@ -1,0 +1,89 @@
+// The MLP of a block on rows that are in cache: y += activation(norm(y) W1 + b1) W2 + b2.
+
+#if defined(QNA_KERNELS_MLP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QNA_KERNELS_MLP_INL_H_
+#undef QNA_KERNELS_MLP_INL_H_
+#else
+#define QNA_KERNELS_MLP_INL_H_
+#endif
+
+#include "qna/kernels/activation-inl.h"
+#include "qna/kernels/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+
+// The rows a worker takes at a time go through everything before the next are touched: few enough
+// that what they hold stays in half of a usual second-level cache, enough that a weight, once
+// loaded, serves many rows.
+constexpr int64_t kChunkBytes = 224 << 10;
+constexpr int64_t kMostRows = 16 * kTileRows;
+constexpr int64_t kFewestRows = 4 * kTileRows;
+
+inline int64_t ChunkRows(int64_t floats_per_row) {
+  const int64_t fit = kChunkBytes / (floats_per_row * int64_t{sizeof(float)});
+  return std::clamp(fit / kTileRows * kTileRows, kFewestRows, kMostRows);
+}
+
+// A packed matrix in memory that a PackedWeights owns.
+inline PackedMatrix MatrixIn(const PackedWeights& weights) {
+  const int64_t vectors = (weights.columns + Lanes() - 1) / Lanes();
+  ScratchArena arena(weights.memory());
+  const float* data = arena.take<float>(weights.inner * vectors * Lanes());
+  const float* bias = arena.take<float>(vectors * Lanes());
+  return {data, bias, weights.inner, vectors, weights.columns};
+}
+
+class MlpRows {
+ public:
+  MlpRows(const PackedWeights& expand, const PackedWeights& contract, Activation activation,
+          Norm norm)
+      : expand_(MatrixIn(expand)),
+        contract_(MatrixIn(contract)),
+        activation_(activation),
+        norm_(norm) {}
+
+  int64_t features() const { return expand_.inner; }
+  int64_t chunk() const { return ChunkRows(expand_.inner + expand_.columns); }
+
+  // One worker's memory.
+  struct Buffers {
+    float* normed;  // [chunk][features]
+    float* hidden;  // [chunk][hidden]
+  };
+  Buffers carve(ScratchArena& arena) const {
+    return {arena.take<float>(chunk() * expand_.inner),
+            arena.take<float>(chunk() * expand_.columns)};
+  }
+
+  // y = x + mlp(x) for any number of rows, which lie one behind the other; y may be x.
+  void run(float* y, const float* x, int64_t rows, const Buffers& buffers) const {
+    for (int64_t first = 0; first < rows; first += chunk()) {
+      const int64_t count = std::min(chunk(), rows - first);
+      const float* from = x + first * expand_.inner;
+      const float* in = from;
+      if (norm_.wanted) {
+        NormalizeRows(buffers.normed, from, count, expand_.inner, norm_.epsilon);
+        in = buffers.normed;
+      }
+      Gemm(buffers.hidden, expand_.columns, in, expand_.inner, count, expand_, {},
+           [&](float* block, int64_t columns)
+               HWY_ATTR { Activate(block, expand_.columns, count, columns, activation_); });
+      Gemm(y + first * expand_.inner, expand_.inner, buffers.hidden, expand_.columns, count,
+           contract_, {from, expand_.inner});
+    }
+  }
+
+ private:
+  PackedMatrix expand_;
+  PackedMatrix contract_;
+  Activation activation_;
+  Norm norm_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // QNA_KERNELS_MLP_INL_H_

@@ -14,18 +14,19 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// How rows are cut into tasks. The cut changes no result: every row is computed on its own.
+// How rows are cut into tasks of whole tiles, about as many tiles to each. The cut changes no
+// result: every row is computed on its own.
 struct RowTasks {
-  RowTasks(int64_t rows_in, int64_t most, int workers) : rows(rows_in) {
-    int64_t tasks = std::max<int64_t>(1, (rows + most - 1) / most);
-    tasks = (tasks + workers - 1) / workers * workers;  // equal shares
-    chunk = std::max<int64_t>(1, (rows + tasks - 1) / tasks);
-    chunk = (chunk + kTileRows - 1) / kTileRows * kTileRows;
-    count = (rows + chunk - 1) / chunk;
+  RowTasks(int64_t rows_in, int64_t most, int workers)
+      : rows(rows_in), tiles((rows + kTileRows - 1) / kTileRows) {
+    const int64_t tasks = (rows + most - 1) / most;
+    // As many tasks for each worker.
+    count = std::min(tiles, (tasks + workers - 1) / workers * workers);
   }
-  int64_t rows, chunk, count;
-  int64_t begin(int64_t task) const { return task * chunk; }
-  int64_t size(int64_t task) const { return std::min(chunk, rows - begin(task)); }
+  int64_t rows, tiles, count;
+  int64_t begin(int64_t task) const { return std::min(rows, task * tiles / count * kTileRows); }
+  int64_t size(int64_t task) const { return begin(task + 1) - begin(task); }
+  int64_t largest() const { return count == 0 ? 0 : (tiles + count - 1) / count * kTileRows; }
 };
 
 size_t MatrixBytes(int64_t inner, int64_t columns) {
@@ -59,16 +60,16 @@ void Dense(const DenseArgs& args, Runtime& runtime) {
   const bool staged = args.residual != nullptr && args.activation != Activation::kNone;
   const int64_t buffer_floats = (args.norm.wanted ? inner : 0) + (staged ? columns : 0);
   auto* buffers = static_cast<float*>(runtime.scratch(
-      runtime.workers() * tasks.chunk * buffer_floats * sizeof(float) + kScratchAlignment));
+      runtime.workers() * tasks.largest() * buffer_floats * sizeof(float) + kScratchAlignment));
   runtime.for_each(tasks.count, [&](int64_t task, int worker) HWY_ATTR {
     const int64_t rows = tasks.size(task);
     const float* x = args.x + tasks.begin(task) * inner;
     float* y = args.y + tasks.begin(task) * columns;
-    float* buffer = buffers + worker * tasks.chunk * buffer_floats;
+    float* buffer = buffers + worker * tasks.largest() * buffer_floats;
     if (args.norm.wanted) {
       NormalizeRows(buffer, x, rows, inner, args.norm.epsilon);
       x = buffer;
-      buffer += tasks.chunk * inner;
+      buffer += tasks.largest() * inner;
     }
     const float* residual =
         args.residual == nullptr ? nullptr : args.residual + tasks.begin(task) * columns;

@@ -33,18 +33,20 @@ struct StreamTasks {
     strips = (s.out_width() - 1) / std::max(least, fit) + 1;
     strip_columns = (s.out_width() - 1) / strips + 1;
     strips = (s.out_width() - 1) / strip_columns + 1;
-    step_rows = std::min((kStepWindows - 1) / strip_columns + 1, s.out_height());
     // Each band reads span_h - stride_h rows of its neighbour again, so as few bands as give every
     // worker the same number of tasks, or many to each.
     const int64_t others = std::max<int64_t>(1, s.batch * strips);
     int64_t wanted = 1;
     while (others * wanted % workers != 0 && others * wanted < 4 * workers) ++wanted;
-    const int64_t most = std::max<int64_t>(1, s.out_height() / std::max(step_rows, s.span_h() / 2));
+    const int64_t most =
+        std::max<int64_t>(1, s.out_height() / std::max<int64_t>(2, s.span_h() / 2));
     bands = std::min(wanted, most);
     band_rows = (s.out_height() - 1) / bands + 1;
     bands = (s.out_height() - 1) / band_rows + 1;
     count = s.batch * bands * strips;
 
+    const int64_t steps = (band_rows - 1) / ((kStepWindows - 1) / strip_columns + 1) + 1;
+    step_rows = (band_rows - 1) / steps + 1;
     ring_rows = std::min(s.span_h() + (step_rows - 1) * s.stride_h, s.height);
     ring_columns = std::min(s.width, s.span_w() + (strip_columns - 1) * s.stride_w);
     step_windows = step_rows * strip_columns;

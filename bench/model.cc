@@ -40,8 +40,8 @@ struct TemporaryFolder {
 };
 
 // Random weights as in training's first step, and what our model makes of random images.
-void write_problem(const models::ModelEntry& entry, int64_t image, const std::string& weights,
-                   const std::string& io) {
+void write_problem(const models::ModelEntry& entry, std::array<int64_t, 2> image,
+                   const std::string& weights, const std::string& io) {
   torch::manual_seed(1);
   models::QnAViT model(entry.config);
   model->eval();
@@ -52,7 +52,7 @@ void write_problem(const models::ModelEntry& entry, int64_t image, const std::st
       if (item.key().ends_with("relative_bias")) item.value().normal_(0, 0.5);
       if (item.key().ends_with("attention_scale")) item.value().normal_(0.5, 0.2);
     }
-    const torch::Tensor x = torch::randn({1, image, image, entry.config.in_channels});
+    const torch::Tensor x = torch::randn({1, image[0], image[1], entry.config.in_channels});
     const torch::Tensor y = model->forward(x);
     const format::TensorView views[] = {checkpoint::view_of("x", x), checkpoint::view_of("y", y)};
     format::write_safetensors(io, views);
@@ -106,86 +106,100 @@ void take_turns(std::vector<Runner>& subjects, int rounds, const std::string& wh
   }
 }
 
+// "224" or "1536x2048"
+std::string size_text(std::array<int64_t, 2> size) {
+  return size[0] == size[1] ? std::to_string(size[0]) : fmt::format("{}x{}", size[0], size[1]);
+}
+
+Runner make_runner(const ModelBenchOptions& options, int64_t batch, std::array<int64_t, 2> image,
+                   const std::string& subject, const std::string& model,
+                   std::vector<std::string> command) {
+  const std::vector<std::string> common = {"--batch",   std::to_string(batch),
+                                           "--threads", std::to_string(options.threads),
+                                           "--image",   size_text(image)};
+  command.insert(command.end(), common.begin(), common.end());
+  Runner runner;
+  runner.result = {.subject = subject,
+                   .model = model,
+                   .batch = batch,
+                   .image = image,
+                   .threads = options.threads};
+  runner.command = std::move(command);
+  return runner;
+}
+
 }  // namespace
 
 std::string default_peers_folder() { return QNA_PEERS_FOLDER; }
 
 std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
   const TemporaryFolder folder;
+  const fs::path peers(options.peers_folder);
+  const std::string python = (peers / "../../build/peers/bin/python").lexically_normal().string();
+  const std::string worker = (peers / "worker.py").string();
+  const bool with_timm = std::count(options.peers.begin(), options.peers.end(), "timm") > 0;
+
   std::vector<ModelResult> results;
-  const std::string python =
-      (fs::path(options.peers_folder) / "../../build/peers/bin/python").lexically_normal().string();
-  const std::string worker = (fs::path(options.peers_folder) / "worker.py").string();
+  const auto measure = [&](int64_t batch, std::vector<Runner> runners) {
+    take_turns(runners, options.rounds, fmt::format("batch {}", batch));
+    for (Runner& runner : runners) results.push_back(std::move(runner.result));
+  };
   for (const int64_t batch : options.batches) {
-    std::vector<std::pair<std::string, std::vector<Runner>>> groups;
-    const auto runner = [&](const std::string& name, const std::string& model, int64_t image,
-                            std::vector<std::string> command) {
-      const std::vector<std::string> common = {"--batch",   std::to_string(batch),
-                                               "--threads", std::to_string(options.threads),
-                                               "--image",   std::to_string(image)};
-      command.insert(command.end(), common.begin(), common.end());
-      Runner s;
-      s.result = {.subject = name,
-                  .model = model,
-                  .batch = batch,
-                  .image = image,
-                  .threads = options.threads};
-      s.command = std::move(command);
-      return s;
-    };
     for (const std::string& name : options.models) {
       const models::ModelEntry& entry = models::find_model(name);
-      const int64_t image = options.image == 0 ? entry.config.image_size[0] : options.image;
       const std::string weights = folder.file(name + ".safetensors");
-      const std::string io = folder.file(name + "-io.safetensors");
-      if (!fs::exists(weights)) write_problem(entry, image, weights, io);
-      std::vector<Runner> subjects;
-      subjects.push_back(
-          runner("qna", name, image,
-                 {options.program, "bench", "worker", "--weights", weights, "--check", io}));
-      for (const std::string& peer : options.peers) {
-        if (peer == "timm") continue;
-        subjects.push_back(
-            runner(peer, name, image,
-                   {python, worker, "--subject", peer, "--weights", weights, "--check", io}));
+      auto images = options.images;
+      if (images.empty()) images.push_back(entry.config.image_size);
+      for (const std::array<int64_t, 2>& image : images) {
+        const std::string io = folder.file(fmt::format("{}-{}", name, size_text(image)));
+        write_problem(entry, image, weights, io);
+        const std::vector<std::string> files = {"--weights", weights, "--check", io};
+        std::vector<Runner> runners;
+        const auto add = [&](const std::string& subject, std::vector<std::string> command) {
+          command.insert(command.end(), files.begin(), files.end());
+          runners.push_back(make_runner(options, batch, image, subject, name, std::move(command)));
+        };
+        add("qna", {options.program, "bench", "worker"});
+        for (const std::string& peer : options.peers) {
+          if (peer != "timm") add(peer, {python, worker, "--subject", peer});
+        }
+        measure(batch, std::move(runners));
       }
-      groups.emplace_back(fmt::format("batch {}", batch), std::move(subjects));
     }
-    if (std::count(options.peers.begin(), options.peers.end(), "timm") > 0) {
-      std::vector<Runner> subjects;
-      for (const char* name : kTimmModels) {
-        subjects.push_back(
-            runner("timm", name, 224, {python, worker, "--subject", std::string("timm:") + name}));
-      }
-      groups.emplace_back(fmt::format("batch {}", batch), std::move(subjects));
+    if (!with_timm) continue;
+    std::vector<Runner> runners;
+    for (const char* name : kTimmModels) {
+      runners.push_back(make_runner(options, batch, {224, 224}, "timm", name,
+                                    {python, worker, "--subject", std::string("timm:") + name}));
     }
-    for (auto& [what, subjects] : groups) {
-      take_turns(subjects, options.rounds, what);
-      for (Runner& s : subjects) results.push_back(std::move(s.result));
-    }
+    measure(batch, std::move(runners));
   }
   return results;
 }
 
 std::string model_table(const std::vector<ModelResult>& results) {
   std::string out =
-      fmt::format("{:<12} {:<29} {:>5} {:>5} {:>8} {:>17} {:>9} {:>9}\n", "subject", "model",
-                  "batch", "image", "images/s", "(rounds)", "peak MB", "qna is");
+      fmt::format("{:<12} {:<29} {:>5} {:>9} {:>8} {:>17} {:>9} {:>9} {:>8}\n", "subject", "model",
+                  "batch", "image", "images/s", "(rounds)", "Mpixel/s", "peak MB", "qna is");
   const ModelResult* ours = nullptr;
   for (const ModelResult& r : results) {
     if (r.subject == "qna") ours = &r;
+    const std::string head =
+        fmt::format("{:<12} {:<29} {:>5} {:>9} ", r.subject, r.model, r.batch, size_text(r.image));
     if (!r.error.empty()) {
-      out += fmt::format("{:<12} {:<29} {:>5} {:>5} failed: {}\n", r.subject, r.model, r.batch,
-                         r.image, r.error);
+      out += head + "failed: " + r.error + "\n";
       continue;
     }
     const bool comparable = ours != nullptr && ours != &r && ours->model == r.model &&
-                            ours->batch == r.batch && ours->error.empty();
-    out += fmt::format(
-        "{:<12} {:<29} {:>5} {:>5} {:>8.2f} {:>17} {:>9.1f} {:>9}\n", r.subject, r.model, r.batch,
-        r.image, r.images_per_second, fmt::format("{:.2f} - {:.2f}", r.slowest, r.fastest),
-        static_cast<double>(r.peak_bytes) / 1e6,
-        comparable ? fmt::format("{:.2f}x", ours->images_per_second / r.images_per_second) : "");
+                            ours->batch == r.batch && ours->image == r.image && ours->error.empty();
+    const double pixels = static_cast<double>(r.image[0] * r.image[1]);
+    out += head +
+           fmt::format("{:>8.2f} {:>17} {:>9.2f} {:>9.1f} {:>8}\n", r.images_per_second,
+                       fmt::format("{:.2f} - {:.2f}", r.slowest, r.fastest),
+                       r.images_per_second * pixels / 1e6, static_cast<double>(r.peak_bytes) / 1e6,
+                       comparable
+                           ? fmt::format("{:.2f}x", ours->images_per_second / r.images_per_second)
+                           : "");
   }
   return out;
 }
@@ -198,8 +212,8 @@ std::string model_csv(const std::vector<ModelResult>& results) {
     if (!r.error.empty()) continue;
     out +=
         fmt::format("{},{},{},{},{},float32,{:.3f},{},\"{}\",{},{:.3f},{:.3f},\"{}\"\n", r.subject,
-                    r.model, r.batch, r.image, r.threads, r.images_per_second, r.peak_bytes,
-                    machine_description(), commit(), r.slowest, r.fastest, r.version);
+                    r.model, r.batch, size_text(r.image), r.threads, r.images_per_second,
+                    r.peak_bytes, machine_description(), commit(), r.slowest, r.fastest, r.version);
   }
   return out;
 }

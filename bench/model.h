@@ -1,6 +1,7 @@
 // `qna bench model`: whole networks beside what a user could run instead, in one run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@ namespace qna::bench {
 struct ModelBenchOptions {
   std::vector<std::string> models;  // names of the registry
   std::vector<int64_t> batches = {1, 8};
-  int64_t image = 0;  // side; 0: the model's own
+  std::vector<std::array<int64_t, 2>> images = {};  // height, width; empty: each model's own
   int threads = 2;
   // eager, compiled, onnxruntime, openvino: the same network; timm: other networks
   std::vector<std::string> peers;
@@ -23,7 +24,7 @@ struct ModelResult {
   std::string subject;
   std::string model;
   int64_t batch;
-  int64_t image;
+  std::array<int64_t, 2> image;  // height, width
   int threads;
   double images_per_second = 0;     // median over the rounds
   double slowest = 0, fastest = 0;  // of the rounds

@@ -121,6 +121,7 @@ void add_layer(CLI::App& bench) {
 }
 
 struct ModelArguments {
+  std::vector<std::string> images;
   std::string csv;
   bench::ModelBenchOptions options;
 };
@@ -131,6 +132,7 @@ void run_model(ModelArguments& a) {
     for (const models::ModelEntry& entry : models::models()) options.models.push_back(entry.name);
   }
   for (const std::string& name : options.models) models::find_model(name);
+  for (const std::string& image : a.images) options.images.push_back(parse_size(image, "--image"));
   if (options.peers == std::vector<std::string>{"none"}) options.peers.clear();
   check(std::count(options.peers.begin(), options.peers.end(), "none") == 0,
         "--peer none must stand alone");
@@ -165,7 +167,8 @@ void add_model(CLI::App& bench) {
   verb->add_option("--batch", a->options.batches, "Images that run together [1,8]")
       ->check(positive)
       ->delimiter(',');
-  verb->add_option("--image", a->options.image, "Image side [each model's own]")->check(positive);
+  verb->add_option("--image", a->images, "Image sides, or HEIGHTxWIDTH [each model's own]")
+      ->delimiter(',');
   verb->add_option("--threads", a->options.threads, "Threads [all cores]")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--peer", a->options.peers,
@@ -183,7 +186,8 @@ void add_model(CLI::App& bench) {
       "up at the first run. Every subject is a process of its own, and they take turns.\n\n"
       "Examples:\n"
       "  qna bench model --model qna_vit_tiny --batch 8 --csv tiny.csv\n"
-      "  qna bench model --peer none");
+      "  qna bench model --peer none\n"
+      "  qna bench model --peer none --model qna_vit_tiny --batch 1 --image 224,448,1536x2048");
   verb->callback([a] { run_model(*a); });
 }
 

@@ -1,15 +1,31 @@
-// The public interface of qna, as a list.
+// The public interface of qna, as a list of includes.
+// clang-format off
 //
-//   qna::nn::QnA             the layer, a torch module                      qna/nn/qna.h
-//   qna::ops::layer          the same as one operator, x -> y               qna/ops/layer.h
-//   qna::ops::window_attention  over given scores and values qna/ops/window_attention.h
-//   qna::kernels::...        the torch-free kernels, by pointer             qna/kernels/*.h
-//   qna::kernels::force_implementation, implementations qna/kernels/implementation.h qna::Error
-//   what all of them throw for a wrong argument    qna/base/error.h
+//   qna::models::QnAViT            the networks, and their list                 qna/models/
+//   qna::checkpoint::load_model    weights from and to files                    qna/checkpoint/
+//   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
+//   qna::nn::Block                 a block of a network                         qna/nn/block.h
+//   qna::ops::layer                the layer as one operator, x -> y            qna/ops/layer.h
+//   qna::ops::window_attention     over given scores and values                 qna/ops/window_attention.h
+//   qna::image, qna::data          pictures to a model's input                  qna/image/, qna/data/
+//   qna::kernels                   the torch-free kernels, by pointer           qna/kernels/*.h
+//   qna::kernels::implementations  their list; force_implementation chooses     qna/kernels/implementation.h
+//   qna::Error                     what all of them throw for a wrong argument  qna/base/error.h
+//
+// clang-format on
 #pragma once
 
 #include "qna/base/error.h"
+#include "qna/checkpoint/import_flax.h"
+#include "qna/checkpoint/model_file.h"
+#include "qna/data/preprocess.h"
+#include "qna/image/read.h"
+#include "qna/image/write_png.h"
 #include "qna/kernels/implementation.h"
+#include "qna/models/cost.h"
+#include "qna/models/qna_vit.h"
+#include "qna/models/registry.h"
+#include "qna/nn/block.h"
 #include "qna/nn/qna.h"
 #include "qna/ops/layer.h"
 #include "qna/ops/registration.h"

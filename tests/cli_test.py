@@ -30,11 +30,12 @@ class Help(unittest.TestCase):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(done.stderr, "")
-        for verb in ("kernels", "bench"):
+        for verb in ("models", "info", "import", "predict", "features", "kernels", "bench"):
             self.assertIn(verb, done.stdout)
 
     def test_every_verb_has_help(self):
-        for verb in (["kernels"], ["bench"], ["bench", "layer"]):
+        for verb in (["models"], ["info"], ["import"], ["predict"], ["features"], ["kernels"],
+                     ["bench"], ["bench", "layer"], ["bench", "model"]):
             done = run(*verb, "--help")
             self.assertEqual(done.returncode, 0, verb)
             self.assertIn("--help", done.stdout)

@@ -28,8 +28,17 @@ torch::Tensor pad_to(const torch::Tensor& x, int64_t divisor) {
   return F::pad(x, F::PadFuncOptions({0, 0, 0, right, 0, bottom}));
 }
 
+std::optional<torch::Tensor> optional(const torch::Tensor& tensor) {
+  return tensor.defined() ? std::make_optional(tensor) : std::nullopt;
+}
+
 torch::Tensor masked(const torch::Tensor& x, const torch::Tensor& mask, double otherwise) {
   return mask.defined() ? x.masked_fill(~mask.unsqueeze(-1), otherwise) : x;
+}
+
+torch::Tensor mean_over_positions(const torch::Tensor& x, const torch::Tensor& mask) {
+  if (!mask.defined()) return x.mean(at::IntArrayRef{1, 2});
+  return masked(x, mask, 0).sum({1, 2}) / mask.sum({1, 2}).clamp_min(1).unsqueeze(1);
 }
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -276,29 +285,34 @@ torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& x, const torch
   for (auto* table : {&parameters.bias, &parameters.tap_weights}) {
     if (table->has_value()) *table = resize_window_table(**table, {x.size(1), x.size(2)});
   }
-  return ops::layer(x, parameters, mask.defined() ? std::make_optional(mask) : std::nullopt,
-                    geometry)
-      .flatten(1);
+  return ops::layer(norm->forward(x), parameters, optional(mask), geometry).flatten(1);
+}
+
+torch::Tensor ClassificationHeadImpl::mean(const torch::Tensor& x, const torch::Tensor& mask) {
+  if (ops::inference_kernels_serve(x)) {
+    return ops::norm_mean(x, norm->weight, norm->bias, nn::kNormEpsilon, optional(mask));
+  }
+  return mean_over_positions(norm->forward(x), mask);
 }
 
 torch::Tensor ClassificationHeadImpl::pool(const torch::Tensor& x, const torch::Tensor& mask) {
-  const torch::Tensor normed = norm->forward(x);
-  torch::Tensor mean;
-  if (config_.head != HeadKind::kQnAv1) {
-    if (mask.defined()) {
-      const torch::Tensor count = mask.sum({1, 2}).clamp_min(1).unsqueeze(1);
-      mean = masked(normed, mask, 0).sum({1, 2}) / count;
-    } else {
-      mean = normed.mean(at::IntArrayRef{1, 2});
-    }
+  switch (config_.head) {
+    case HeadKind::kGap:
+      return mean(x, mask);
+    case HeadKind::kQnAv1:
+      return attend(x, mask);
+    case HeadKind::kQnAv2:
+      return attend(x, mask) + mean(x, mask);
   }
-  if (config_.head == HeadKind::kGap) return mean;
-  const torch::Tensor attended = attend(normed, mask);
-  return config_.head == HeadKind::kQnAv1 ? attended : attended + mean;
+  return {};
 }
 
 torch::Tensor ClassificationHeadImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  return fc->forward(pool(x, mask));
+  const torch::Tensor pooled = pool(x, mask);
+  if (!ops::inference_kernels_serve(x)) return fc->forward(pooled);
+  const auto packed = packed_.get({fc->weight, fc->bias}, &kernels::chosen_implementation(),
+                                  [&] { return ops::pack_linear(fc->weight, fc->bias); });
+  return ops::dense(pooled, *packed);
 }
 
 // ---- network ----
@@ -385,10 +399,7 @@ torch::Tensor QnAViTImpl::forward_features(const torch::Tensor& x, const torch::
 }
 
 torch::Tensor QnAViTImpl::forward_head(const torch::Tensor& features, const torch::Tensor& mask) {
-  if (head) return head->forward(features, mask);
-  return mask.defined()
-             ? masked(features, mask, 0).sum({1, 2}) / mask.sum({1, 2}).clamp_min(1).unsqueeze(1)
-             : features.mean(at::IntArrayRef{1, 2});
+  return head ? head->forward(features, mask) : mean_over_positions(features, mask);
 }
 
 torch::Tensor QnAViTImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {

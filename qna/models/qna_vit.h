@@ -106,8 +106,10 @@ class ClassificationHeadImpl : public torch::nn::Cloneable<ClassificationHeadImp
   torch::nn::Linear fc{nullptr};
 
  private:
-  torch::Tensor attend(const torch::Tensor& x, const torch::Tensor& mask);
+  torch::Tensor mean(const torch::Tensor& x, const torch::Tensor& mask);    // of norm(x)
+  torch::Tensor attend(const torch::Tensor& x, const torch::Tensor& mask);  // over norm(x)
   QnAViTConfig config_;
+  nn::Versioned<kernels::PackedWeights> packed_;
 };
 TORCH_MODULE(ClassificationHead);
 

@@ -227,4 +227,44 @@ at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, std::array<int64
   return out;
 }
 
+at::Tensor norm_mean(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                     double epsilon, const OptionalTensor& mask) {
+  check(x.dim() == 4, "norm_mean: x must be [batch, height, width, features], got {}",
+        sizes_text(x.sizes()));
+  const int64_t positions = x.size(1) * x.size(2);
+  const int64_t features = x.size(3);
+  const at::Tensor input = x.contiguous();
+  const OptionalTensor scale = as_table(weight);
+  const OptionalTensor shift = as_table(bias);
+  OptionalTensor counted;
+  if (mask.has_value()) counted = mask->contiguous();
+  const uint8_t* counts = mask_pointer(counted);
+  const at::Tensor out = at::empty({x.size(0), features}, x.options());
+  TorchRuntime runtime;
+  runtime.for_each(x.size(0), [&](int64_t image, int) {
+    std::vector<double> sum(features, 0.0);
+    int64_t count = 0;
+    for (int64_t n = image * positions; n < (image + 1) * positions; ++n) {
+      if (counts != nullptr && counts[n] == 0) continue;
+      ++count;
+      const float* row = input.const_data_ptr<float>() + n * features;
+      double mean = 0;
+      double variance = 0;
+      for (int64_t c = 0; c < features; ++c) mean += row[c];
+      mean /= static_cast<double>(features);
+      for (int64_t c = 0; c < features; ++c) variance += (row[c] - mean) * (row[c] - mean);
+      const double factor = 1 / std::sqrt(variance / static_cast<double>(features) + epsilon);
+      for (int64_t c = 0; c < features; ++c) sum[c] += (row[c] - mean) * factor;
+    }
+    float* to = out.data_ptr<float>() + image * features;
+    const float* g = table_pointer(scale);
+    const float* s = table_pointer(shift);
+    for (int64_t c = 0; c < features; ++c) {
+      to[c] =
+          count == 0 ? 0.0f : static_cast<float>(sum[c] / static_cast<double>(count) * g[c] + s[c]);
+    }
+  });
+  return out;
+}
+
 }  // namespace qna::ops

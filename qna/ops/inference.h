@@ -57,4 +57,10 @@ at::Tensor layer(const at::Tensor& x, const PackedLayer& layer, const OptionalTe
 at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, std::array<int64_t, 2> window,
                           const OptionalTensor& bias, const OptionalTensor& mask);
 
+// The mean over the positions of LayerNorm(x): [B, H, W, C] -> [B, C]; masked positions (mask [B,
+// H, W]) do not count. Each image by itself and in one order, so that its result does not depend on
+// the batch, as LibTorch's mean does.
+at::Tensor norm_mean(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                     double epsilon, const OptionalTensor& mask);
+
 }  // namespace qna::ops

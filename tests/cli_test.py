@@ -30,11 +30,11 @@ class Help(unittest.TestCase):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(done.stderr, "")
-        for verb in ("kernels", "bench"):
+        for verb in ("attend", "kernels", "bench"):
             self.assertIn(verb, done.stdout)
 
     def test_every_verb_has_help(self):
-        for verb in (["kernels"], ["bench"], ["bench", "layer"]):
+        for verb in (["attend"], ["kernels"], ["bench"], ["bench", "layer"]):
             done = run(*verb, "--help")
             self.assertEqual(done.returncode, 0, verb)
             self.assertIn("--help", done.stdout)
@@ -63,6 +63,13 @@ class Mistakes(unittest.TestCase):
         self.expect_failure(run("bench", "layer", "--kernel", "0"), "--kernel")
         self.expect_failure(run("bench", "layer", "--dtype", "int8"), "--dtype", "int8")
         self.expect_failure(run("bench", "layer", "--size", "many"), "--size", "many")
+
+    def test_attend(self):
+        self.expect_failure(run("attend", "no.safetensors"), "images")
+        self.expect_failure(run("attend", "no.safetensors", "cat.jpg", "--out", "maps"),
+                            "no.safetensors")
+        self.expect_failure(run("attend", "no.safetensors", "cat.jpg", "--out", "maps",
+                                "--opacity", "3"), "--opacity", "3")
 
     def test_heads_that_do_not_divide(self):
         self.expect_failure(run("bench", "layer", "--dim", "16", "--heads", "3"), "--heads", "16",

@@ -124,11 +124,12 @@ Range range_of(std::span<const HeatMap> maps, double cut) {
       if (std::isfinite(value)) values.push_back(value);
   if (values.empty()) return {};
   const auto skipped = static_cast<std::ptrdiff_t>(cut * static_cast<double>(values.size()));
-  const auto low = values.begin() + skipped;
-  const auto high = values.end() - 1 - skipped;
-  std::nth_element(values.begin(), low, values.end());
-  std::nth_element(low, high, values.end());
-  return {*low, *high};
+  const auto nth = [&](std::ptrdiff_t n) {
+    std::nth_element(values.begin(), values.begin() + n, values.end());
+    return values[n];
+  };
+  const auto last = static_cast<std::ptrdiff_t>(values.size()) - 1;
+  return {nth(skipped), nth(last - skipped)};
 }
 
 }  // namespace qna::viz

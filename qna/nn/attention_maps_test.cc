@@ -186,7 +186,8 @@ Tensor plain(const WindowSelfAttention& layer, const Tensor& x) {
   const torch::NoGradGuard no_grad;
   const auto& o = layer->options();
   const int64_t height = x.size(1), width = x.size(2), dim = o.features / o.heads;
-  const Tensor qkv = layer->qkv->forward(x).view({x.size(0), height, width, 3, o.heads, dim});
+  const Tensor qkv =
+      torch::linear(x, layer->qkv->weight).view({x.size(0), height, width, 3, o.heads, dim});
   const auto window = layer->window_on(height, width);
   const Tensor table = layer->bias_for(window);  // by key minus query
   Tensor map = torch::zeros({x.size(0), o.heads, height, width}, kDouble);

@@ -150,7 +150,7 @@ void run(const Arguments& a) {
   const data::Preprocess& preprocess = loaded.info.preprocess;
   const InputSize size = input_size(a.size, loaded.model->config());
   const models::AttentionOptions options{.layers = choose_layers(loaded.model, a),
-                                         .kernels = a.kernels ? kKernelsInARow : 0};
+                                         .kernel_side = a.kernels ? kKernelSide : 0};
   const std::vector<std::string> paths = data::find_images(a.images);
   std::error_code error;
   fs::create_directories(a.out, error);

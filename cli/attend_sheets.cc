@@ -121,7 +121,7 @@ Image kernel_sheet(const Image& photo, const std::string& name,
 
   // Whole pixels for every number, and sheets of about one size for all layers.
   const int64_t longer = std::max(tiled.size(1), tiled.size(2));
-  const viz::Tiles tiles{kh, kw, std::max<int64_t>(1, kKernelsInARow * 10 / longer)};
+  const viz::Tiles tiles{kh, kw, std::max<int64_t>(1, 3 * kKernelSide / longer)};
   std::vector<Captioned> cells;
   for (size_t i = 0; i < maps.size(); ++i) {
     const Image picture = viz::mosaic(maps[i], tiles, ranges[i], Palette::kInferno);
@@ -132,11 +132,12 @@ Image kernel_sheet(const Image& photo, const std::string& name,
   cells.insert(cells.begin(),
                {to_cell(photo, std::max(first.height - viz::kScaleBarHeight, first.width)),
                 fmt::format("{} x {}", photo.height, photo.width)});
-  const std::string which =
-      attention.every == 1 ? "every window" : fmt::format("1 window of {0} x {0}", attention.every);
+  const std::string which = attention.every == 1
+                                ? "every window"
+                                : fmt::format("one window in each {0} x {0}", attention.every);
   return viz::contact_sheet(
       cells, {.title = {fmt::format("{}   {}", name, attention.layer.name),
-                        fmt::format("{}: kernels of {} x {}, {}, of {}", kind_of(attention), kh, kw,
+                        fmt::format("{}: kernels of {} x {}, {}; {}", kind_of(attention), kh, kw,
                                     what(attention, style), which)}});
 }
 

@@ -17,8 +17,8 @@ struct SheetStyle {
   bool shared_scale = false;        // one range of colours for all heads
 };
 
-// At most so many kernels side by side: each gets some 10 pixels.
-inline constexpr int64_t kKernelsInARow = 48;
+// For AttentionOptions::kernel_side: 48 kernels of 3 x 3, or 20 of 7 x 7.
+inline constexpr int64_t kKernelSide = 144;
 
 // The photo, the mean over the heads and every head's summed attention over the photo. `photo` is
 // what the network saw, in three channels; the attention is that of image 0 of its batch.

@@ -37,7 +37,7 @@ nn::AttentionMaps head_maps(const ClassificationHead& head, const Tensor& x) {
 }
 
 LayerAttention look(const AttentionLayer& layer, nn::Block& block, const Tensor& x,
-                    int64_t kernels) {
+                    int64_t kernel_side) {
   LayerAttention out{.layer = layer, .maps = {}, .kernels = {}};
   const Tensor normed = block->norm1->forward(x);
   if (!block->qna) {
@@ -45,10 +45,13 @@ LayerAttention look(const AttentionLayer& layer, nn::Block& block, const Tensor&
     return out;
   }
   out.maps = nn::attention_maps(block->qna, normed);
-  if (kernels > 0) {
-    const auto& stride = block->qna->options().stride;
-    const int64_t windows = std::max((x.size(1) - 1) / stride[0], (x.size(2) - 1) / stride[1]) + 1;
-    out.every = std::max<int64_t>(1, (windows + kernels - 1) / kernels);
+  if (kernel_side > 0) {
+    const nn::QnAOptions& o = block->qna->options();
+    for (int axis = 0; axis < 2; ++axis) {
+      const int64_t windows = (x.size(1 + axis) - 1) / o.stride[axis] + 1;
+      const int64_t weights = windows * o.kernel_size[axis];
+      out.every = std::max(out.every, (weights + kernel_side - 1) / kernel_side);
+    }
     out.kernels = nn::attention_kernels(block->qna, normed, out.every);
   }
   return out;
@@ -121,7 +124,7 @@ std::vector<LayerAttention> attention_of(QnAViT& model, const Tensor& images,
   const auto look_if_wanted = [&](std::string name, size_t stage, nn::Block& block,
                                   const Tensor& x) {
     if (!wanted.contains(name)) return;
-    found.push_back(look(describe(model, name, stage, block), block, x, options.kernels));
+    found.push_back(look(describe(model, name, stage, block), block, x, options.kernel_side));
   };
 
   Tensor map = model->stem->forward(images);

@@ -41,8 +41,9 @@ struct LayerAttention {
 
 struct AttentionOptions {
   std::vector<std::string> layers;
-  // At most so many kernels in a row or column: of every n-th window where there are more. 0: none.
-  int64_t kernels = 0;
+  // The longer side of all kernels side by side, in weights: where it would be longer, only those
+  // of every n-th window are made. 0: none.
+  int64_t kernel_side = 0;
 };
 
 // images [B, H, W, channels]. Runs the network up to the last of the layers; the results stand in

@@ -65,7 +65,7 @@ TEST(AttentionOf, LayersSeeWhatTheySeeInTheNetwork) {
   QnAViT model = tiny_model();
   const Tensor images = torch::randn({2, 37, 50, 3});
   const auto found =
-      attention_of(model, images, {.layers = {"2.0", "0.downsample", "1.0"}, .kernels = 8});
+      attention_of(model, images, {.layers = {"2.0", "0.downsample", "1.0"}, .kernel_side = 24});
   ASSERT_EQ(found.size(), 3);
 
   Tensor map = model->stages[0]->forward(model->stem->forward(images), {}, false);
@@ -75,7 +75,7 @@ TEST(AttentionOf, LayersSeeWhatTheySeeInTheNetwork) {
   EXPECT_TRUE(found[0].maps.attention.allclose(expected.attention, 1e-4, 1e-5));
   EXPECT_TRUE(found[0].maps.weight.allclose(expected.weight, 1e-4, 1e-5));
   EXPECT_EQ(found[0].maps.attention.sizes(), (std::vector<int64_t>{2, 2, 4, 19, 25}));
-  // 10 x 13 windows, so of every second.
+  // 10 x 13 windows of 3 x 3 would be 39 wide, so of every second.
   EXPECT_EQ(found[0].every, 2);
   EXPECT_EQ(found[0].kernels.attention.sizes(), (std::vector<int64_t>{2, 2, 4, 5, 7, 3, 3}));
 

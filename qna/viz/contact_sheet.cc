@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "qna/base/error.h"
 #include "qna/viz/draw.h"
@@ -16,13 +17,22 @@ constexpr int64_t kMargin = 12;                // around the sheet and between p
 constexpr int64_t kCaption = kTextHeight + 2;  // a caption and a gap below
 constexpr double kAspect = 1.5;                // of a sheet whose columns are ours to choose
 
-// The number of columns whose sheet is nearest to kAspect; no row that could be spared.
+// The columns whose sheet is nearest to kAspect and has the fewest empty places.
 int64_t choose_columns(int64_t count, int64_t place_height, int64_t place_width) {
-  const double ideal = std::sqrt(kAspect * static_cast<double>(count * place_height) /
-                                 static_cast<double>(place_width));
-  const int64_t columns = std::clamp<int64_t>(std::llround(ideal), 1, count);
-  const int64_t rows = (count + columns - 1) / columns;
-  return (count + rows - 1) / rows;
+  int64_t best = 1;
+  double best_cost = std::numeric_limits<double>::infinity();
+  for (int64_t rows = 1; rows <= count; ++rows) {
+    const int64_t columns = (count + rows - 1) / rows;
+    const double aspect =
+        static_cast<double>(columns * place_width) / static_cast<double>(rows * place_height);
+    const double empty = 1 - static_cast<double>(count) / static_cast<double>(rows * columns);
+    const double cost = std::abs(std::log(aspect / kAspect)) + empty;
+    if (columns * (rows - 1) < count && cost < best_cost) {
+      best = columns;
+      best_cost = cost;
+    }
+  }
+  return best;
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   qna::cli::add_import(app);
   qna::cli::add_predict(app);
   qna::cli::add_features(app);
+  qna::cli::add_attend(app);
   qna::cli::add_bench(app);
   qna::cli::add_kernels(app);
 

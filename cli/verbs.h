@@ -13,6 +13,7 @@ void add_info(CLI::App& app);
 void add_import(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_features(CLI::App& app);
+void add_attend(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_kernels(CLI::App& app);
 

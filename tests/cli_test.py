@@ -30,12 +30,12 @@ class Help(unittest.TestCase):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(done.stderr, "")
-        for verb in ("models", "info", "import", "predict", "features", "kernels", "bench"):
+        for verb in ("models", "info", "import", "predict", "attend", "features", "kernels", "bench"):
             self.assertIn(verb, done.stdout)
 
     def test_every_verb_has_help(self):
-        for verb in (["models"], ["info"], ["import"], ["predict"], ["features"], ["kernels"],
-                     ["bench"], ["bench", "layer"], ["bench", "model"]):
+        for verb in (["models"], ["info"], ["import"], ["predict"], ["attend"], ["features"],
+                     ["kernels"], ["bench"], ["bench", "layer"], ["bench", "model"]):
             done = run(*verb, "--help")
             self.assertEqual(done.returncode, 0, verb)
             self.assertIn("--help", done.stdout)
@@ -64,6 +64,13 @@ class Mistakes(unittest.TestCase):
         self.expect_failure(run("bench", "layer", "--kernel", "0"), "--kernel")
         self.expect_failure(run("bench", "layer", "--dtype", "int8"), "--dtype", "int8")
         self.expect_failure(run("bench", "layer", "--size", "many"), "--size", "many")
+
+    def test_attend(self):
+        self.expect_failure(run("attend", "no.safetensors"), "images")
+        self.expect_failure(run("attend", "no.safetensors", "cat.jpg", "--out", "maps"),
+                            "no.safetensors")
+        self.expect_failure(run("attend", "no.safetensors", "cat.jpg", "--out", "maps",
+                                "--opacity", "3"), "--opacity", "3")
 
     def test_heads_that_do_not_divide(self):
         self.expect_failure(run("bench", "layer", "--dim", "16", "--heads", "3"), "--heads", "16",

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "cli/attend_sheets.h"
+#include "cli/model_argument.h"
+#include "cli/verbs.h"
+#include "qna/base/error.h"
+#include "qna/base/file.h"
+#include "qna/base/progress.h"
+#include "qna/data/image_stream.h"
+#include "qna/image/color.h"
+#include "qna/image/read.h"
+#include "qna/image/write_png.h"
+
+namespace qna::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using image::Image;
+
+struct Arguments {
+  std::string file;
+  std::vector<std::string> images;
+  std::string out;
+  std::vector<std::string> layers;  // empty: typical ones
+  std::string size;                 // empty: the model's
+  bool kernels = true;
+  SheetStyle style;
+};
+
+// How a picture becomes the network's input: at its own aspect, or cut to an exact size.
+struct InputSize {
+  int64_t shorter = 0;
+  std::array<int64_t, 2> exact = {0, 0};  // {0, 0}: by the shorter side
+};
+
+InputSize input_size(const std::string& text, const models::QnAViTConfig& config) {
+  if (text.empty()) return {.shorter = std::min(config.image_size[0], config.image_size[1])};
+  const std::array<int64_t, 2> size = parse_size(text, "--size");
+  if (text.find('x') != std::string::npos) return {.exact = size};
+  return {.shorter = size[0]};
+}
+
+// The middle of the picture, as much as has the aspect of the size.
+Image cut_to(const Image& picture, std::array<int64_t, 2> size, image::Filter filter) {
+  const auto height = static_cast<double>(picture.height),
+             width = static_cast<double>(picture.width);
+  const double scale =
+      std::min(height / static_cast<double>(size[0]), width / static_cast<double>(size[1]));
+  const double top = (height - scale * static_cast<double>(size[0])) / 2;
+  const double left = (width - scale * static_cast<double>(size[1])) / 2;
+  return image::resize(picture, size[0], size[1], filter,
+                       image::Box{left, top, width - left, height - top});
+}
+
+Image read_at(const std::string& path, const InputSize& size, data::Preprocess preprocess) {
+  preprocess.crop = {0, 0};
+  preprocess.resize = size.shorter;
+  const bool exact = size.exact[0] > 0;
+  // Cutting shrinks the picture less than to the longer side.
+  const int64_t min_side = exact ? std::max(size.exact[0], size.exact[1]) : size.shorter;
+  const Image picture =
+      image::read_image(path, {.channels = preprocess.channels(), .min_side = min_side});
+  if (exact) return cut_to(picture, size.exact, preprocess.filter);
+  constexpr int64_t kMaxPixels = int64_t{1} << 26;  // of a network's input; some gigabytes of maps
+  const auto [height, width] = data::output_size({picture.height, picture.width}, preprocess);
+  check(height * width <= kMaxPixels,
+        "{}: at this size it has {} x {} pixels, the most are {}; give a smaller --size", path,
+        height, width, kMaxPixels);
+  return data::fit(picture, preprocess);
+}
+
+torch::Tensor to_tensor(const Image& picture, const data::Preprocess& preprocess) {
+  torch::Tensor x = torch::empty({1, picture.height, picture.width, picture.channels});
+  data::to_floats(picture, preprocess, x.data_ptr<float>());
+  return x;
+}
+
+// "photos/cat.jpg" -> "cat"; "cat-2" if some other picture has that name.
+std::string unique_stem(const std::string& path, std::set<std::string>& taken) {
+  const std::string stem = fs::path(path).stem().string();
+  std::string name = stem;
+  for (int i = 2; !taken.insert(name).second; ++i) name = fmt::format("{}-{}", stem, i);
+  return name;
+}
+
+// A page that shows the files, which lie beside it.
+class Page {
+ public:
+  void add_picture(const std::string& name) { body_ += "<h2>" + escaped(name) + "</h2>\n"; }
+  void add_sheet(const std::string& file) {
+    body_ += "<p>" + escaped(file) + "</p>\n<a href=\"" + address(file) +
+             "\"><img loading=\"lazy\" src=\"" + address(file) + "\" alt=\"\"></a>\n";
+  }
+  std::string html() const {
+    return "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Attention</title>\n"
+           "<style>body { font-family: sans-serif; margin: 2em }\n"
+           "img { max-width: 100%; border: 1px solid #ccc }</style>\n" +
+           body_;
+  }
+
+ private:
+  static std::string escaped(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+      const bool special = c == '&' || c == '<' || c == '>' || c == '"';
+      out += special ? fmt::format("&#{};", static_cast<int>(c)) : std::string(1, c);
+    }
+    return out;
+  }
+  static std::string address(const std::string& file) {
+    std::string out;
+    for (const char c : file) {
+      const auto byte = static_cast<unsigned char>(c);
+      const bool plain = std::isalnum(byte) != 0 || c == '.' || c == '-' || c == '_';
+      out += plain ? std::string(1, c) : fmt::format("%{:02X}", byte);
+    }
+    return out;
+  }
+  std::string body_;
+};
+
+std::vector<std::string> choose_layers(const models::QnAViT& model, const Arguments& a) {
+  std::vector<models::AttentionLayer> layers;
+  for (const std::string& name : a.layers) {
+    layers.push_back(models::find_attention_layer(model, name));
+  }
+  if (layers.empty()) layers = models::typical_attention_layers(model);
+  check(!layers.empty(), "{}: no layer of this model attends", a.file);
+  std::vector<std::string> names;
+  for (const models::AttentionLayer& layer : layers) {
+    for (const int64_t head : a.style.heads) {
+      check(head < layer.heads, "--head: {} has heads 0 to {}, got {}", layer.name, layer.heads - 1,
+            head);
+    }
+    names.push_back(layer.name);
+  }
+  return names;
+}
+
+void run(const Arguments& a) {
+  const torch::InferenceMode inference;
+  checkpoint::LoadedModel loaded = open_weights(a.file);
+  const data::Preprocess& preprocess = loaded.info.preprocess;
+  const InputSize size = input_size(a.size, loaded.model->config());
+  const models::AttentionOptions options{.layers = choose_layers(loaded.model, a),
+                                         .kernel_side = a.kernels ? kKernelSide : 0};
+  const std::vector<std::string> paths = data::find_images(a.images);
+  std::error_code error;
+  fs::create_directories(a.out, error);
+  check(!error, "--out: {} cannot be made: {}", a.out, error.message());
+
+  Page page;
+  const auto write = [&](const std::string& file, const Image& sheet) {
+    const std::string path = (fs::path(a.out) / file).string();
+    image::write_png(path, sheet);
+    page.add_sheet(file);
+    fmt::print("{}\n", path);
+    std::fflush(stdout);
+  };
+  std::set<std::string> stems;
+  int64_t failed = 0;
+  Progress progress(static_cast<int64_t>(paths.size()));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    progress.show(static_cast<int64_t>(i), paths[i]);
+    Image seen;
+    try {
+      seen = read_at(paths[i], size, preprocess);
+    } catch (const Error& error) {
+      fmt::print(stderr, "qna: {}\n", error.what());
+      ++failed;
+      continue;
+    }
+    const Image photo = image::to_channels(seen, 3);
+    const std::string stem = unique_stem(paths[i], stems);
+    const std::string name = fs::path(paths[i]).filename().string();
+    page.add_picture(paths[i]);
+    for (const models::LayerAttention& attention :
+         models::attention_of(loaded.model, to_tensor(seen, preprocess), options)) {
+      const std::string file = stem + "." + attention.layer.name;
+      write(file + ".png", attention_sheet(photo, name, attention, a.style));
+      if (attention.kernels.attention.defined()) {
+        write(file + ".kernels.png", kernel_sheet(photo, name, attention, a.style));
+      }
+    }
+  }
+  if (failed < static_cast<int64_t>(paths.size())) {
+    const std::string index = (fs::path(a.out) / "index.html").string();
+    write_file(index, page.html());
+    fmt::print("{}\n", index);
+  }
+  check(failed == 0, "{} of {} pictures could not be read", failed, paths.size());
+}
+
+}  // namespace
+
+void add_attend(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("attend", "Draw where a model looks in pictures");
+  auto a = std::make_shared<Arguments>();
+  verb->add_option("file", a->file, "Weights (.safetensors)")->required()->type_name("FILE");
+  verb->add_option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+      ->required()
+      ->type_name("IMAGE");
+  verb->add_option("-o,--out", a->out, "Folder for the pictures, made if need be")->required();
+  // One value per use, or several with commas: what follows may be a picture.
+  verb->add_option("--layer", a->layers,
+                   "Layers such as 2.5 (stage.block from 0), 2.downsample, head [the last QnA\n"
+                   "block of every stage and the last self-attention block]")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  verb->add_option("--head", a->style.heads, "Heads, from 0 [all]")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+  verb->add_option("--size", a->size,
+                   "Run with this shorter side at the picture's own aspect, or on the middle cut\n"
+                   "to HEIGHTxWIDTH [shorter side as the model was trained]");
+  verb->add_option("--opacity", a->style.opacity, "Of the maps over the picture, 0 to 1 [0.6]")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--cell", a->style.cell, "Longer side of each picture on a sheet [320]")
+      ->check(CLI::Range(int64_t{32}, int64_t{4096}));
+  verb->add_flag("--kernels,!--no-kernels", a->kernels,
+                 "Also draw the windows' kernels, tiled [yes]");
+  verb->add_flag("--weighted", a->style.weighted,
+                 "Weights of the values, with the learned scale, instead of attention");
+  verb->add_flag("--shared-scale", a->style.shared_scale,
+                 "One range of colours for all heads of a layer");
+  verb->footer(
+      "For every picture and layer a PNG sheet shows each head's attention, summed over the "
+      "windows\n"
+      "that see a place, and a second one the windows' kernels; index.html shows them all. The\n"
+      "whole picture is used at its own aspect, without the crop kept in the weights file. A\n"
+      "picture that cannot be read is reported and does not stop the rest; the exit status then\n"
+      "is 1.\n\n"
+      "Examples:\n"
+      "  qna attend model.safetensors cat.jpg -o cat/\n"
+      "  qna attend model.safetensors photos/ -o maps/ --layer 1.2,2.5 --no-kernels\n"
+      "  qna attend model.safetensors street.jpg -o street/ --size 768 --head 0,3 --cell 1024");
+  verb->callback([a] { run(*a); });
+}
+
+}  // namespace qna::cli

@@ -1,0 +1,161 @@
+// 'qna attend' on a small model with random weights: which files it writes, and what it refuses.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "cli/verbs.h"
+#include "qna/base/error.h"
+#include "qna/checkpoint/model_file.h"
+#include "qna/image/read.h"
+#include "qna/image/write_png.h"
+#include "qna/models/registry.h"
+
+namespace qna::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Attend : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "qna_attend_test.XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    torch::manual_seed(1);
+    models::QnAViTConfig config = models::find_model("qna_vit_pico").config;
+    config.classes = 5;
+    checkpoint::save_model(path("model.safetensors"), models::QnAViT(config), {});
+    save_picture("cat.png", 40, 56);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  void save_picture(const std::string& name, int64_t height, int64_t width) {
+    image::Image picture = image::make_image(height, width, 3);
+    for (size_t i = 0; i < picture.pixels.size(); ++i) {
+      picture.pixels[i] = static_cast<uint8_t>(i * i >> 5);
+    }
+    image::write_png(path(name), picture);
+  }
+
+  // Runs the verb with the model and the folder out/.
+  void attend(std::vector<std::string> arguments) {
+    std::vector<std::string> line = {"attend", path("model.safetensors"), "-o", path("out/deep")};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    std::reverse(line.begin(), line.end());  // as CLI11 takes them
+    CLI::App app;
+    add_attend(app);
+    app.parse(line);
+  }
+
+  std::vector<std::string> written() const {
+    std::vector<std::string> names;
+    if (!fs::exists(folder_ / "out/deep")) return names;
+    for (const auto& entry : fs::directory_iterator(folder_ / "out/deep")) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::string page() const {
+    std::ifstream file(folder_ / "out/deep/index.html");
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  image::Image sheet(const std::string& name) const {
+    return image::read_image(path("out/deep/" + name));
+  }
+
+  // What the qna::Error says.
+  std::string complaint(std::vector<std::string> arguments) {
+    try {
+      attend(std::move(arguments));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Attend, TypicalLayers) {
+  attend({path("cat.png")});
+  EXPECT_EQ(written(), (std::vector<std::string>{
+                           "cat.stages.0.blocks.0.kernels.png", "cat.stages.0.blocks.0.png",
+                           "cat.stages.1.blocks.0.kernels.png", "cat.stages.1.blocks.0.png",
+                           "cat.stages.2.blocks.1.kernels.png", "cat.stages.2.blocks.1.png",
+                           "cat.stages.3.blocks.0.png", "index.html"}));
+  for (const std::string& name : written()) {
+    if (name.ends_with(".png")) {
+      EXPECT_NE(page().find("src=\"" + name + "\""), std::string::npos) << name;
+    }
+  }
+}
+
+TEST_F(Attend, ChosenLayersHeadsAndSizes) {
+  // Options that take lists do not swallow the pictures behind them.
+  attend({"--no-kernels", "--layer", "0.0,1.downsample", "--head", "1", path("cat.png"), "--size",
+          "33x47", "--cell", "100", "--weighted", "--shared-scale"});
+  EXPECT_EQ(written(), (std::vector<std::string>{"cat.stages.0.blocks.0.png",
+                                                 "cat.stages.1.downsample.png", "index.html"}));
+  // Photo, mean and one head, each 70 x 100: 33 x 47 at 100 pixels.
+  const image::Image picture = sheet("cat.stages.0.blocks.0.png");
+  EXPECT_EQ((picture.width - 12) % 112, 0);
+}
+
+TEST_F(Attend, ShorterSideKeepsTheAspect) {
+  attend({path("cat.png"), "--layer", "0.0", "--size", "80", "--cell", "280", "--head", "0"});
+  // 80 x 112 on a sheet whose places are 280 wide.
+  const image::Image picture = sheet("cat.stages.0.blocks.0.png");
+  EXPECT_EQ((picture.width - 12) % 292, 0);
+  EXPECT_EQ((picture.height - 12 - 38) % (15 + 200 + 25 + 12), 0);
+}
+
+TEST_F(Attend, PicturesOfOneNameAreKeptApart) {
+  fs::create_directory(folder_ / "b");
+  save_picture("b/cat.png", 64, 32);
+  save_picture("b/50% <cat> #1.png", 32, 32);
+  attend({path("cat.png"), path("b"), "--layer", "0.0", "--no-kernels"});
+  EXPECT_EQ(written(), (std::vector<std::string>{"50% <cat> #1.stages.0.blocks.0.png",
+                                                 "cat-2.stages.0.blocks.0.png",
+                                                 "cat.stages.0.blocks.0.png", "index.html"}));
+  EXPECT_NE(page().find("src=\"50%25%20%3Ccat%3E%20%231.stages.0.blocks.0.png\""),
+            std::string::npos);
+  EXPECT_EQ(page().find("<cat>"), std::string::npos);
+}
+
+TEST_F(Attend, ABrokenPictureDoesNotStopTheRest) {
+  std::ofstream(path("broken.png")) << "\x89PNG\r\n\x1a\nno more";
+  const std::string said =
+      complaint({path("broken.png"), path("cat.png"), "--layer", "0.0", "--no-kernels"});
+  EXPECT_NE(said.find("1 of 2 pictures"), std::string::npos) << said;
+  EXPECT_EQ(written(), (std::vector<std::string>{"cat.stages.0.blocks.0.png", "index.html"}));
+}
+
+TEST_F(Attend, AnyShape) {
+  save_picture("dot.png", 1, 1);
+  save_picture("line.png", 1, 40);
+  attend({path("dot.png"), path("line.png"), "--size", "3"});
+  EXPECT_EQ(written().size(), 2 * 7 + 1);
+}
+
+TEST_F(Attend, Mistakes) {
+  EXPECT_NE(complaint({path("cat.png"), "--layer", "7.7"}).find("'7.7'"), std::string::npos);
+  EXPECT_NE(complaint({path("cat.png"), "--layer", "0.0", "--head", "2"}).find("heads 0 to 1"),
+            std::string::npos);
+  EXPECT_NE(complaint({path("cat.png"), "--size", "0x3"}).find("--size"), std::string::npos);
+  EXPECT_NE(complaint({path("none.png")}).find("none.png"), std::string::npos);
+  EXPECT_THROW(attend({path("cat.png"), "--opacity", "2"}), CLI::ParseError);
+  EXPECT_THROW(attend({}), CLI::ParseError);
+  EXPECT_TRUE(written().empty());
+  std::ofstream(path("out")) << "a file where the folder should be";
+  EXPECT_NE(complaint({path("cat.png")}).find("--out"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qna::cli

@@ -6,6 +6,7 @@
 #include "qna/kernels/implementation.h"
 #include "qna/nn/checkpoint.h"
 #include "qna/nn/init.h"
+#include "qna/nn/mask.h"
 #include "qna/ops/geometry.h"
 #include "qna/ops/inference.h"
 
@@ -30,6 +31,17 @@ torch::Tensor pad_to(const torch::Tensor& x, int64_t divisor) {
 
 torch::Tensor masked(const torch::Tensor& x, const torch::Tensor& mask, double otherwise) {
   return mask.defined() ? x.masked_fill(~mask.unsqueeze(-1), otherwise) : x;
+}
+
+// LibTorch clones the modules of a list behind the back of whoever else holds them: here the holder
+// takes them out of the list again.
+template <typename Holder>
+void hold_list(std::vector<Holder>& modules, const torch::nn::Module& parent, const char* name) {
+  const auto list =
+      std::dynamic_pointer_cast<torch::nn::ModuleListImpl>(parent.named_children()[name]);
+  for (size_t i = 0; i < modules.size(); ++i) {
+    modules[i] = Holder(std::dynamic_pointer_cast<typename Holder::ContainedType>(list->ptr(i)));
+  }
 }
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -207,6 +219,13 @@ void StageImpl::reset() {
   }
 }
 
+std::shared_ptr<torch::nn::Module> StageImpl::clone(
+    const std::optional<torch::Device>& device) const {
+  const auto copy = std::dynamic_pointer_cast<StageImpl>(Cloneable::clone(device));
+  hold_list(copy->blocks, *copy, "blocks");
+  return copy;
+}
+
 namespace {
 torch::Tensor run_block(nn::Block& block, const torch::Tensor& x, const torch::Tensor& mask,
                         bool checkpointing) {
@@ -268,17 +287,22 @@ torch::Tensor resize_window_table(const torch::Tensor& table, std::array<int64_t
       .reshape({window[0], window[1], table.size(2), table.size(3)});
 }
 
-// One window over the whole map; its tables, made for the trained size, are resized to the map.
+// One window over the whole image; its tables, made for the trained size, are resized to the image.
 torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
-  ops::LayerParameters parameters = qna->parameters_for_layer();
-  ops::WindowGeometry geometry = qna->geometry();
-  geometry.kernel_size = {x.size(1), x.size(2)};
-  for (auto* table : {&parameters.bias, &parameters.tap_weights}) {
-    if (table->has_value()) *table = resize_window_table(**table, {x.size(1), x.size(2)});
-  }
-  return ops::layer(x, parameters, mask.defined() ? std::make_optional(mask) : std::nullopt,
-                    geometry)
-      .flatten(1);
+  const ops::LayerParameters parameters = qna->parameters_for_layer();
+  const auto run = [&](const torch::Tensor& map, const torch::Tensor& taking_part) {
+    ops::LayerParameters resized = parameters;
+    ops::WindowGeometry geometry = qna->geometry();
+    geometry.kernel_size = {map.size(1), map.size(2)};
+    for (auto* table : {&resized.bias, &resized.tap_weights}) {
+      if (table->has_value()) *table = resize_window_table(**table, {map.size(1), map.size(2)});
+    }
+    return ops::layer(map, resized,
+                      taking_part.defined() ? std::make_optional(taking_part) : std::nullopt,
+                      geometry)
+        .flatten(1);
+  };
+  return torch::cat(nn::on_each_image(x, mask, run));
 }
 
 torch::Tensor ClassificationHeadImpl::pool(const torch::Tensor& x, const torch::Tensor& mask) {
@@ -340,6 +364,13 @@ void QnAViTImpl::reset() {
   }
   register_module("stages", list);
   if (config_.classes > 0) head = register_module("head", ClassificationHead(config_));
+}
+
+std::shared_ptr<torch::nn::Module> QnAViTImpl::clone(
+    const std::optional<torch::Device>& device) const {
+  const auto copy = std::dynamic_pointer_cast<QnAViTImpl>(Cloneable::clone(device));
+  hold_list(copy->stages, *copy, "stages");
+  return copy;
 }
 
 torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const {

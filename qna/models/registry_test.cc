@@ -161,22 +161,21 @@ QnAViTConfig config_of(const Ablation& row) {
 
 constexpr Four kSeven = {7, 7, 7, 7};
 
-// Table "Ablation studies and design choices": rounded to 0.1 M, so within 0.1 M of it.
+// Table "Ablation studies and design choices": rounded to 0.1 M and 0.1 G, so within 0.1 of it. The
+// first two rows are another matter, see below.
 const Ablation kDesignChoices[] = {
     {.table = "NesT down-sampling",
      .attention = {3, 3, 6, 2},
      .qna = {0, 0, 0, 0},
      .downsample = Downsample::kConvPool,
      .paper_parameters = 16.8,
-     .paper_flops = 3.7,
-     .tolerance = 0.1},
+     .paper_flops = 3.7},
     {.table = "Swin down-sampling",
      .attention = {3, 3, 6, 2},
      .qna = {0, 0, 0, 0},
      .downsample = Downsample::kPatchMerging,
      .paper_parameters = 16.0,
-     .paper_flops = 3.1,
-     .tolerance = 0.1},
+     .paper_flops = 3.1},
     {.table = "QnA down-sampling",
      .attention = {3, 3, 6, 2},
      .qna = {1, 1, 1, 0},
@@ -364,12 +363,43 @@ void run(std::span<const Ablation> rows) {
         row.paper_parameters, cost.flops / 2e9, row.paper_flops);
     if (row.tolerance > 0) {
       EXPECT_NEAR(parameters, row.paper_parameters, row.tolerance) << row.table;
+      EXPECT_NEAR(cost.flops / 2e9, row.paper_flops, row.tolerance) << row.table;
     }
   }
 }
 
 TEST(Ablations, DesignChoices) { run(kDesignChoices); }
-TEST(Ablations, Queries) { run(kQueries); }
+
+// The paper's numbers for the other ways to down-sample are those of a block in which they stand in
+// the place of the QnA layer, beside its skip connection and before its MLP. Ours stand alone, as
+// in the networks they come from: 2.9 M parameters and 0.3 G multiply-adds less.
+TEST(Ablations, OtherDownsamplings) {
+  double parameters = 0, multiply_adds = 0;  // of what is around them
+  for (const auto& [out, positions] : {std::pair{128, 28 * 28}, {256, 14 * 14}, {512, 7 * 7}}) {
+    const double weights = 8.0 * out * out + 0.5 * out * out;  // MLP and skip connection
+    parameters += (weights + 9 * out) / 1e6;                   // with biases and norms
+    multiply_adds += weights * positions / 1e9;
+  }
+  for (const Ablation& row : {kDesignChoices[0], kDesignChoices[1]}) {
+    const Cost cost = cost_of(config_of(row));
+    EXPECT_NEAR(static_cast<double>(cost.parameters) / 1e6 + parameters, row.paper_parameters, 0.1);
+    EXPECT_NEAR(cost.flops / 2e9 + multiply_adds, row.paper_flops, 0.1);
+  }
+}
+
+// The paper's network has 0.59 M parameters more than this one, and in its next table the same
+// network has another 0.11 M more. What each query adds to the work agrees: within the rounding.
+TEST(Ablations, Queries) {
+  run(kQueries);
+  for (size_t i = 1; i < std::size(kQueries); ++i) {
+    const double ours =
+        cost_of(config_of(kQueries[i])).flops - cost_of(config_of(kQueries[i - 1])).flops;
+    EXPECT_NEAR(ours / 2e9, kQueries[i].paper_flops - kQueries[i - 1].paper_flops, 0.002);
+  }
+}
+
+// Not consistent: the network [0,0,4,2] [4,4,3,0] has 15.8 M parameters in one table and 16.40 M in
+// this one.
 TEST(Ablations, HowMuchQnA) { run(kHowMuch); }
 TEST(Ablations, Heads) { run(heads()); }
 

@@ -29,6 +29,14 @@ struct Surroundings {
   at::ScalarType dtype;
 };
 
+// Autocast keeps lowered weights for later use in its region. Those made in here have no graph, or
+// one that is freed before that.
+struct NoAutocastCache {
+  NoAutocastCache() { at::autocast::set_autocast_cache_enabled(false); }
+  ~NoAutocastCache() { at::autocast::set_autocast_cache_enabled(before); }
+  const bool before = at::autocast::is_autocast_cache_enabled();
+};
+
 struct Checkpointed : torch::autograd::Function<Checkpointed> {
   struct Piece : torch::CustomClassHolder {
     Run run;
@@ -42,6 +50,7 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     piece->surroundings = Surroundings::now();
     context->saved_data["piece"] = c10::IValue::make_capsule(piece);
     context->save_for_backward(inputs);
+    const NoAutocastCache no_cache;
     return run(inputs.front());  // autograd is off in here
   }
 
@@ -55,7 +64,10 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
 
     const Surroundings before = Surroundings::now();
     piece->surroundings.restore();
-    const torch::Tensor y = piece->run(inputs.front());
+    const torch::Tensor y = [&] {
+      const NoAutocastCache no_cache;
+      return piece->run(inputs.front());
+    }();
     before.restore();
 
     variable_list wanted;

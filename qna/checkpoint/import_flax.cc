@@ -6,6 +6,7 @@
 #include "qna/base/error.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
+#include "qna/models/cost.h"
 #include "qna/models/registry.h"
 #include "qna/ops/geometry.h"
 
@@ -234,11 +235,18 @@ FlaxImport import_flax(const format::FlaxState& state, const models::QnAViTConfi
 }
 
 std::string recognize_flax(const format::FlaxState& state, const std::string& origin) {
+  int64_t parameters = 0;
+  for (const auto& [path, array] : state) {
+    if (path.starts_with("params.")) parameters += count(array.shape);
+  }
   for (const models::ModelEntry& entry : models::models()) {
     try {
       models::QnAViTConfig config = entry.config;
       const auto logits = state.find("params.ClassificationHead_0.head_logits.bias");
       if (logits != state.end()) config.classes = count(logits->second.shape);
+      // Most are told apart without building them.
+      const auto cost = models::total_cost(models::layer_costs(config, 1, 1));
+      if (cost.parameters != parameters) continue;
       map_flax(state, models::QnAViT(config), origin);
       return entry.name;
     } catch (const Error&) {

@@ -21,6 +21,8 @@ using ops::testing::expect_complaint;
 using ops::testing::near;
 using torch::Tensor;
 
+const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
+
 models::QnAViTConfig small_config() {
   return {.image_size = {32, 48},
           .classes = 4,

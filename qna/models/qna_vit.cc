@@ -84,7 +84,10 @@ torch::Tensor StemImpl::forward_patches(const torch::Tensor& x) {
                                     .transpose(2, 3)
                                     .reshape({x.size(0), rows, columns, p * p * x.size(3)});
   const auto weight = [&] { return conv->weight.permute({0, 2, 3, 1}).flatten(1); };
-  if (!ops::inference_kernels_serve(x)) return torch::linear(patches, weight());
+  if (!ops::inference_kernels_serve(x)) {
+    if (torch::GradMode::is_enabled()) packed_.clear();  // as nn::Block does
+    return torch::linear(patches, weight());
+  }
   const auto packed = packed_.get({conv->weight}, &kernels::chosen_implementation(),
                                   [&] { return ops::pack_linear(weight(), std::nullopt); });
   return ops::dense(patches, *packed);

@@ -18,6 +18,8 @@ using ops::testing::near;
 using ops::testing::same;
 using torch::Tensor;
 
+const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
+
 // Three stages with blocks of both kinds.
 QnAViTConfig tiny() {
   return {.image_size = {32, 32},
@@ -105,7 +107,7 @@ TEST(QnAViT, AnySize) {
     QnAViT model = make(variant.config);
     const size_t stages = variant.config.stages.size();
     for (const auto& [height, width] :
-         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 60}, {33, 65}, {2, 5}, {32, 32}}) {
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 30}, {33, 17}, {2, 5}}) {
       SCOPED_TRACE(testing::Message() << height << " x " << width);
       const Tensor x = torch::randn({2, height, width, 3});
       const Pyramid pyramid = model->forward_pyramid(x);
@@ -348,6 +350,24 @@ TEST(QnAViT, BFloat16) {
   }
 }
 
+TEST(QnAViT, FollowsAnOptimizer) {
+  QnAViT model = make(tiny());
+  const Tensor x = torch::randn({2, 20, 17, 3});
+  torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.05));
+  const auto fused = [&] {
+    torch::NoGradGuard no_grad;
+    return model->forward(x);
+  };
+  for (int step = 0; step < 2; ++step) {
+    const Tensor before = fused();
+    model->zero_grad();
+    model->forward(x).square().sum().backward();
+    sgd.step();
+    EXPECT_FALSE(near(fused(), before, 1e-2));
+    EXPECT_TRUE(near(fused(), model->forward(x), 1e-4));
+  }
+}
+
 TEST(QnAViT, WithoutHead) {
   QnAViTConfig config = tiny();
   config.classes = 0;
@@ -370,7 +390,9 @@ TEST(QnAViT, Clone) {
     EXPECT_FALSE(copy->is_training());
     EXPECT_TRUE(torch::equal(copy->forward(x), y));
     // What the copy computes with is what it lists as its parameters, and its own.
-    for (Tensor& parameter : copy->parameters()) {
+    const auto parameters = copy->parameters();
+    for (size_t i = 0; i < parameters.size(); i += 7) {
+      Tensor parameter = parameters[i];
       const Tensor before = parameter.clone();
       parameter.add_(1 + torch::rand_like(parameter));
       EXPECT_FALSE(torch::equal(copy->forward(x), y));

@@ -119,6 +119,8 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& x, const torch::Tensor& ma
 
 torch::Tensor BlockImpl::forward_differentiable(const torch::Tensor& input,
                                                 const torch::Tensor& mask) {
+  // What follows may be a step of an optimiser that the version counters do not show.
+  if (torch::GradMode::is_enabled()) packed_.clear();
   const torch::Tensor x = zero_masked(input, mask);
   const torch::Tensor normed = norm1->forward(x);
   torch::Tensor mixed = qna ? qna->forward(normed, mask) : attention->forward(normed, mask);

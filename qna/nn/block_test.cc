@@ -307,10 +307,10 @@ TEST(Block, ImagesOfABatchAreIndependent) {
 }
 
 TEST(Block, LayerScale) {
-  const Block with({.qna = QnAOptions{.in_features = 8}, .layer_scale = 0.25});
+  const Block with(BlockOptions{.qna = QnAOptions{.in_features = 8}, .layer_scale = 0.25});
   EXPECT_TRUE(torch::equal(with->scale1, torch::full({8}, 0.25)));
   EXPECT_TRUE(torch::equal(with->scale2, torch::full({8}, 0.25)));
-  const Block without({.qna = QnAOptions{.in_features = 8}});
+  const Block without(BlockOptions{.qna = QnAOptions{.in_features = 8}});
   EXPECT_FALSE(without->scale1.defined());
   EXPECT_EQ(with->named_parameters().size(), without->named_parameters().size() + 2);
 }

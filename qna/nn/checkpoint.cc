@@ -43,13 +43,13 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     Surroundings surroundings;
   };
 
-  static torch::Tensor forward(AutogradContext* context, const Run& run,
-                               const variable_list& inputs) {
+  // Autograd sees the tensors of a TensorList, but not those of a vector.
+  static torch::Tensor forward(AutogradContext* context, const Run& run, at::TensorList inputs) {
     const auto piece = c10::make_intrusive<Piece>();
     piece->run = run;
     piece->surroundings = Surroundings::now();
     context->saved_data["piece"] = c10::IValue::make_capsule(piece);
-    context->save_for_backward(inputs);
+    context->save_for_backward(inputs.vec());
     const NoAutocastCache no_cache;
     return run(inputs.front());  // autograd is off in here
   }
@@ -94,7 +94,7 @@ torch::Tensor checkpoint(const Run& run, const torch::Tensor& x,
   if (!torch::GradMode::is_enabled()) return run(x);
   variable_list inputs = {x};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return Checkpointed::apply(run, inputs);
+  return Checkpointed::apply(run, at::TensorList(inputs));
 }
 
 }  // namespace qna::nn

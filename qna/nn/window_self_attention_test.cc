@@ -295,14 +295,17 @@ TEST(ResizeRelativeBias, BicubicByTorch) {
 }
 
 TEST(WindowSelfAttention, WrongArguments) {
-  expect_complaint([] { WindowSelfAttention({.features = 0}); },
+  expect_complaint([] { WindowSelfAttention(WindowSelfAttentionOptions{.features = 0}); },
                    {"features", "at least 1", "got 0"});
-  expect_complaint([] { WindowSelfAttention({.features = 8, .heads = 3}); },
-                   {"heads", "divide", "8", "got 3"});
-  expect_complaint([] { WindowSelfAttention({.features = 8, .heads = 0}); }, {"heads", "got 0"});
+  expect_complaint(
+      [] { WindowSelfAttention(WindowSelfAttentionOptions{.features = 8, .heads = 3}); },
+      {"heads", "divide", "8", "got 3"});
+  expect_complaint(
+      [] { WindowSelfAttention(WindowSelfAttentionOptions{.features = 8, .heads = 0}); },
+      {"heads", "got 0"});
   expect_complaint(
       [] {
-        WindowSelfAttention({.features = 8, .window = {0, 7}});
+        WindowSelfAttention(WindowSelfAttentionOptions{.features = 8, .window = {0, 7}});
       },
       {"window", "got 0 x 7"});
   WindowSelfAttention layer(WindowSelfAttentionOptions{.features = 8, .heads = 2});

@@ -6,6 +6,7 @@
 #include "qna/base/error.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
+#include "qna/models/cost.h"
 #include "qna/models/registry.h"
 #include "qna/ops/geometry.h"
 
@@ -13,7 +14,7 @@ namespace qna::checkpoint {
 namespace {
 
 using torch::Tensor;
-using Convert = std::function<Tensor(const Tensor&)>;
+using Convert = std::function<Tensor(const Tensor&)>;  // undefined for another shape
 
 // One tensor of ours: where flax keeps it and how it is laid out there.
 struct Row {
@@ -23,12 +24,21 @@ struct Row {
 };
 
 Tensor same(const Tensor& t) { return t; }
-Tensor transposed(const Tensor& t) { return t.t(); }
-Tensor convolution(const Tensor& t) { return t.permute({3, 2, 0, 1}); }  // HWIO -> OIHW
+Tensor transposed(const Tensor& t) { return t.dim() == 2 ? t.t() : Tensor(); }
+// HWIO -> OIHW
+Tensor convolution(const Tensor& t) { return t.dim() == 4 ? t.permute({3, 2, 0, 1}) : Tensor(); }
 
-// A table [kh * kw, queries * heads], with ones before it or split at the end, to our shape.
-Convert table(std::vector<int64_t> sizes) {
-  return [sizes](const Tensor& t) { return t.reshape(sizes); };
+// A table whose first dimensions, all `places` of a window, are one there, with ones before it or
+// split at the end, to our shape.
+Convert table(std::vector<int64_t> sizes, int64_t places) {
+  return [sizes, places](const Tensor& t) {
+    int64_t before = 1;
+    for (const int64_t size : t.sizes()) {
+      if (before == places) break;
+      before *= size;
+    }
+    return before == places && (places == 1 || t.dim() >= 2) ? t.reshape(sizes) : Tensor();
+  };
 }
 
 // The names of a whole network, in our order.
@@ -72,17 +82,18 @@ class Rows {
     add(flax + "Wk", name + "key_weight", same);
     add(flax + "to_v.kernel", name + "value_weight", same);
     add(flax + "to_out.kernel", name + "out_weight", same);
-    const std::vector<int64_t> taps = {o.kernel_size[0], o.kernel_size[1], o.queries, o.heads};
-    add(flax + "rpe_bias", name + "relative_bias", table(taps));
+    const int64_t places = o.kernel_size[0] * o.kernel_size[1];
+    const Convert taps = table({o.kernel_size[0], o.kernel_size[1], o.queries, o.heads}, places);
+    add(flax + "rpe_bias", name + "relative_bias", taps);
     switch (o.attention_scale) {
       case nn::AttentionScale::kPerTap:
-        add(flax + "attn_scale_weights", name + "attention_scale", table(taps));
+        add(flax + "attn_scale_weights", name + "attention_scale", taps);
         break;
       case nn::AttentionScale::kPerQuery:
-        add(flax + "attn_scale_weights", name + "attention_scale", table({o.queries, o.heads}));
+        add(flax + "attn_scale_weights", name + "attention_scale", table({o.queries, o.heads}, 1));
         break;
       case nn::AttentionScale::kOnes:
-        add(flax + "attn_scale_pos", name + "attention_scale", table(taps));
+        add(flax + "attn_scale_pos", name + "attention_scale", taps);
         break;
       default:
         break;
@@ -96,6 +107,7 @@ class Rows {
     const int64_t heads = attention->options().heads;
     // Columns [heads, (q k v), dim] there, rows [(q k v), heads, dim] here.
     add(flax + "to_qkv.kernel", name + "qkv.weight", [=](const Tensor& t) {
+      if (t.sizes() != at::IntArrayRef({features, 3 * features})) return Tensor();
       return t.reshape({features, heads, 3, features / heads})
           .permute({2, 1, 3, 0})
           .reshape({3 * features, features});
@@ -103,7 +115,8 @@ class Rows {
     add(flax + "to_out.kernel", name + "proj.weight", transposed);
     const auto& window = attention->options().window;
     add(flax + "RelativePositionalEmbedding_0.rpe_bias", name + "relative_bias",
-        table({2 * window[0] - 1, 2 * window[1] - 1, heads}));
+        table({2 * window[0] - 1, 2 * window[1] - 1, heads},
+              (2 * window[0] - 1) * (2 * window[1] - 1)));
   }
   void add_block(const std::string& flax, const std::string& name, const nn::Block& block) {
     add_norm(flax + ".LayerNorm_0", name + ".norm1");
@@ -182,16 +195,16 @@ std::vector<std::pair<ImportedTensor, Tensor>> map_flax(const format::FlaxState&
     }
     used.insert(row.flax);
     const Tensor& target = targets.at(row.name);
-    if (count(found->second.shape) != target.numel()) {
+    Tensor value;
+    if (count(found->second.shape) == target.numel()) {
+      value = row.convert(tensor_from(found->second, origin + ": " + row.flax));
+    }
+    if (!value.defined() || value.sizes() != target.sizes()) {
       problems.push_back(fmt::format("shape: {} is {}, {} needs {}", row.flax,
                                      ops::sizes_text(found->second.shape), row.name,
                                      ops::sizes_text(target.sizes())));
       continue;
     }
-    const Tensor value = row.convert(tensor_from(found->second, origin + ": " + row.flax));
-    check(value.sizes() == target.sizes(), "{}: {} is {}, which does not make {} of {}", origin,
-          row.flax, ops::sizes_text(found->second.shape), row.name,
-          ops::sizes_text(target.sizes()));
     mapped.push_back({{row.flax, row.name, target.sizes().vec()}, value});
   }
   for (const auto& [path, array] : state) {
@@ -222,11 +235,18 @@ FlaxImport import_flax(const format::FlaxState& state, const models::QnAViTConfi
 }
 
 std::string recognize_flax(const format::FlaxState& state, const std::string& origin) {
+  int64_t parameters = 0;
+  for (const auto& [path, array] : state) {
+    if (path.starts_with("params.")) parameters += count(array.shape);
+  }
   for (const models::ModelEntry& entry : models::models()) {
     try {
       models::QnAViTConfig config = entry.config;
       const auto logits = state.find("params.ClassificationHead_0.head_logits.bias");
       if (logits != state.end()) config.classes = count(logits->second.shape);
+      // Most are told apart without building them.
+      const auto cost = models::total_cost(models::layer_costs(config, 1, 1));
+      if (cost.parameters != parameters) continue;
       map_flax(state, models::QnAViT(config), origin);
       return entry.name;
     } catch (const Error&) {

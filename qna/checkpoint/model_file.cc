@@ -83,6 +83,7 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path,
   torch::NoGradGuard no_grad;
   LoadReport report;
   std::set<std::string> used;
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> copies;  // only when all fit
   const auto tensors = named_tensors(*model);
   for (const auto& [name, tensor] : tensors) {
     const format::TensorView* view = file.find(name);
@@ -97,7 +98,9 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path,
     if (from.sizes() != to.sizes()) {
       const std::string sizes =
           fmt::format("{} -> {}", ops::sizes_text(from.sizes()), ops::sizes_text(to.sizes()));
-      if (name.starts_with("head.fc.")) {
+      const bool other_classes = name.starts_with("head.fc.") && from.dim() == to.dim() &&
+                                 from.sizes().slice(1) == to.sizes().slice(1);
+      if (other_classes) {
         report.push_back(fmt::format("{}: {}, newly initialised", name, sizes));
         continue;
       }
@@ -106,7 +109,7 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path,
             ops::sizes_text(view->shape));
       report.push_back(fmt::format("{}: {}, resized bicubically", name, sizes));
     }
-    to.copy_(from);
+    copies.emplace_back(to, from);
   }
   for (const format::TensorView& view : file.tensors()) {
     // A model without a head leaves the file's head alone.
@@ -114,6 +117,7 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path,
     check(used.contains(view.name), "{}: the model has no place for the tensor '{}'", path,
           view.name);
   }
+  for (auto& [to, from] : copies) to.copy_(from);
   return report;
 }
 
@@ -133,6 +137,9 @@ void save_model(const std::string& path, const models::QnAViT& model, const Mode
   check(info.labels.empty() || static_cast<int64_t>(info.labels.size()) == model->config().classes,
         "save_model: there are {} labels for {} classes", info.labels.size(),
         model->config().classes);
+  check(info.preprocess.channels() == model->config().in_channels,
+        "save_model: the model takes {} channels, its preprocessing makes {}",
+        model->config().in_channels, info.preprocess.channels());
   std::vector<torch::Tensor> kept;  // the views' bytes
   std::vector<format::TensorView> views;
   for (const auto& [name, tensor] : named_tensors(*model)) {

@@ -226,6 +226,15 @@ void check(const QnAViTConfig& c) {
     qna::check(features % s.qna_heads == 0,
                "model configuration: {}qna_heads must divide the stage's {} features, got {}",
                stage, features, s.qna_heads);
+    qna::check(c.attention_scale != nn::AttentionScale::kSigned || s.queries * s.qna_heads % 2 == 0,
+               "model configuration: {}queries x qna_heads must be even for the attention scale "
+               "'signed', got {} x {}",
+               stage, s.queries, s.qna_heads);
+    qna::check(
+        std::llround(c.mlp_ratio * static_cast<double>(features)) >= 1,
+        "model configuration: mlp_ratio must leave at least 1 of the {} features of stages[{}]"
+        ", got {}",
+        features, i, c.mlp_ratio);
   }
 }
 

@@ -192,8 +192,11 @@ std::vector<LayerCost> layer_costs(const QnAViTConfig& config, int64_t height, i
       const nn::QnAOptions defaults;
       const int64_t taps = up(config.image_size[0], config.stride(last)) *
                            up(config.image_size[1], config.stride(last));
-      add_qna(cost, defaults.attention_scale, map, {1, 1}, features, features,
-              config.stages[last].qna_heads, defaults.queries, taps);
+      // The window is the map at hand, the tables are those of the trained size.
+      const int64_t heads = config.stages[last].qna_heads;
+      add_qna(cost, defaults.attention_scale, map, {1, 1}, features, features, heads,
+              defaults.queries, map.count());
+      cost.parameters += 2 * (taps - map.count()) * defaults.queries * heads;
       description =
           config.head == HeadKind::kQnAv1 ? "QnA over the map" : "QnA over the map + mean";
     }

@@ -6,6 +6,7 @@
 #include "qna/kernels/implementation.h"
 #include "qna/nn/checkpoint.h"
 #include "qna/nn/init.h"
+#include "qna/nn/mask.h"
 #include "qna/ops/geometry.h"
 #include "qna/ops/inference.h"
 
@@ -39,6 +40,17 @@ torch::Tensor masked(const torch::Tensor& x, const torch::Tensor& mask, double o
 torch::Tensor mean_over_positions(const torch::Tensor& x, const torch::Tensor& mask) {
   if (!mask.defined()) return x.mean(at::IntArrayRef{1, 2});
   return masked(x, mask, 0).sum({1, 2}) / mask.sum({1, 2}).clamp_min(1).unsqueeze(1);
+}
+
+// LibTorch clones the modules of a list behind the back of whoever else holds them: here the holder
+// takes them out of the list again.
+template <typename Holder>
+void hold_list(std::vector<Holder>& modules, const torch::nn::Module& parent, const char* name) {
+  const auto list =
+      std::dynamic_pointer_cast<torch::nn::ModuleListImpl>(parent.named_children()[name]);
+  for (size_t i = 0; i < modules.size(); ++i) {
+    modules[i] = Holder(std::dynamic_pointer_cast<typename Holder::ContainedType>(list->ptr(i)));
+  }
 }
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -81,7 +93,10 @@ torch::Tensor StemImpl::forward_patches(const torch::Tensor& x) {
                                     .transpose(2, 3)
                                     .reshape({x.size(0), rows, columns, p * p * x.size(3)});
   const auto weight = [&] { return conv->weight.permute({0, 2, 3, 1}).flatten(1); };
-  if (!ops::inference_kernels_serve(x)) return torch::linear(patches, weight());
+  if (!ops::inference_kernels_serve(x)) {
+    if (torch::GradMode::is_enabled()) packed_.clear();  // as nn::Block does
+    return torch::linear(patches, weight());
+  }
   const auto packed = packed_.get({conv->weight}, &kernels::chosen_implementation(),
                                   [&] { return ops::pack_linear(weight(), std::nullopt); });
   return ops::dense(patches, *packed);
@@ -216,6 +231,13 @@ void StageImpl::reset() {
   }
 }
 
+std::shared_ptr<torch::nn::Module> StageImpl::clone(
+    const std::optional<torch::Device>& device) const {
+  const auto copy = std::dynamic_pointer_cast<StageImpl>(Cloneable::clone(device));
+  hold_list(copy->blocks, *copy, "blocks");
+  return copy;
+}
+
 namespace {
 torch::Tensor run_block(nn::Block& block, const torch::Tensor& x, const torch::Tensor& mask,
                         bool checkpointing) {
@@ -277,15 +299,19 @@ torch::Tensor resize_window_table(const torch::Tensor& table, std::array<int64_t
       .reshape({window[0], window[1], table.size(2), table.size(3)});
 }
 
-// One window over the whole map; its tables, made for the trained size, are resized to the map.
+// One window over the whole image; its tables, made for the trained size, are resized to the image.
 torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
-  ops::LayerParameters parameters = qna->parameters_for_layer();
-  ops::WindowGeometry geometry = qna->geometry();
-  geometry.kernel_size = {x.size(1), x.size(2)};
-  for (auto* table : {&parameters.bias, &parameters.tap_weights}) {
-    if (table->has_value()) *table = resize_window_table(**table, {x.size(1), x.size(2)});
-  }
-  return ops::layer(norm->forward(x), parameters, optional(mask), geometry).flatten(1);
+  const ops::LayerParameters parameters = qna->parameters_for_layer();
+  const auto run = [&](const torch::Tensor& map, const torch::Tensor& taking_part) {
+    ops::LayerParameters resized = parameters;
+    ops::WindowGeometry geometry = qna->geometry();
+    geometry.kernel_size = {map.size(1), map.size(2)};
+    for (auto* table : {&resized.bias, &resized.tap_weights}) {
+      if (table->has_value()) *table = resize_window_table(**table, {map.size(1), map.size(2)});
+    }
+    return ops::layer(map, resized, optional(taking_part), geometry).flatten(1);
+  };
+  return torch::cat(nn::on_each_image(norm->forward(x), mask, run));
 }
 
 torch::Tensor ClassificationHeadImpl::mean(const torch::Tensor& x, const torch::Tensor& mask) {
@@ -309,7 +335,10 @@ torch::Tensor ClassificationHeadImpl::pool(const torch::Tensor& x, const torch::
 
 torch::Tensor ClassificationHeadImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
   const torch::Tensor pooled = pool(x, mask);
-  if (!ops::inference_kernels_serve(x)) return fc->forward(pooled);
+  if (!ops::inference_kernels_serve(x)) {
+    if (torch::GradMode::is_enabled()) packed_.clear();  // as nn::Block does
+    return fc->forward(pooled);
+  }
   const auto packed = packed_.get({fc->weight, fc->bias}, &kernels::chosen_implementation(),
                                   [&] { return ops::pack_linear(fc->weight, fc->bias); });
   return ops::dense(pooled, *packed);
@@ -357,6 +386,13 @@ void QnAViTImpl::reset() {
   }
   register_module("stages", list);
   if (config_.classes > 0) head = register_module("head", ClassificationHead(config_));
+}
+
+std::shared_ptr<torch::nn::Module> QnAViTImpl::clone(
+    const std::optional<torch::Device>& device) const {
+  const auto copy = std::dynamic_pointer_cast<QnAViTImpl>(Cloneable::clone(device));
+  hold_list(copy->stages, *copy, "stages");
+  return copy;
 }
 
 torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const {

@@ -79,6 +79,8 @@ class StageImpl : public torch::nn::Cloneable<StageImpl> {
   torch::Tensor forward_downsample(const torch::Tensor& x, const torch::Tensor& mask,
                                    bool checkpointing);
   void reset() override;
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<torch::Device>& device = std::nullopt) const override;
   bool is_last() const { return index_ + 1 == config_.stages.size(); }
 
   std::vector<nn::Block> blocks;  // self-attention first, then QnA
@@ -144,6 +146,8 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
   void set_checkpointing(bool wanted) { checkpointing_ = wanted; }
 
   void reset() override;
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<torch::Device>& device = std::nullopt) const override;
   const QnAViTConfig& config() const { return config_; }
 
   Stem stem{nullptr};

@@ -4,6 +4,7 @@
 #include "qna/kernels/implementation.h"
 #include "qna/nn/drop_path.h"
 #include "qna/nn/init.h"
+#include "qna/nn/mask.h"
 #include "qna/ops/inference.h"
 
 namespace qna::nn {
@@ -83,10 +84,11 @@ void BlockImpl::reset() {
     attention = register_module("attention", WindowSelfAttention(*o.attention));
   }
   norm2 = register_module("norm2", layer_norm(features_));
+  const int64_t hidden = std::llround(o.mlp_ratio * static_cast<double>(features_));
+  check(hidden >= 1, "Block: mlp_ratio must leave at least 1 of {} features, got {}", features_,
+        o.mlp_ratio);
   mlp = register_module(
-      "mlp", Mlp(MlpOptions{.features = features_,
-                            .hidden = static_cast<int64_t>(std::llround(o.mlp_ratio * features_)),
-                            .activation = o.activation}));
+      "mlp", Mlp(MlpOptions{.features = features_, .hidden = hidden, .activation = o.activation}));
   if (o.layer_scale > 0) {
     scale1 = register_parameter("scale1", torch::full({features_}, o.layer_scale));
     scale2 = register_parameter("scale2", torch::full({features_}, o.layer_scale));
@@ -94,16 +96,15 @@ void BlockImpl::reset() {
   packed_.clear();
 }
 
-torch::Tensor BlockImpl::skip_input(const torch::Tensor& x, const torch::Tensor& mask) const {
+torch::Tensor BlockImpl::skip_input(const torch::Tensor& x) const {
   const auto& stride = qna->options().stride;
   if (!options_.average_pool_skip) {
     return x.slice(1, 0, std::nullopt, stride[0]).slice(2, 0, std::nullopt, stride[1]);
   }
   const auto& kernel = qna->options().kernel_size;
   const auto& padding = *qna->options().padding;
-  torch::Tensor map = mask.defined() ? x * mask.unsqueeze(-1) : x;
-  map = F::pad(map.permute({0, 3, 1, 2}),
-               F::PadFuncOptions({padding[2], padding[3], padding[0], padding[1]}));
+  const torch::Tensor map = F::pad(
+      x.permute({0, 3, 1, 2}), F::PadFuncOptions({padding[2], padding[3], padding[0], padding[1]}));
   return F::avg_pool2d(
              map, F::AvgPool2dFuncOptions({kernel[0], kernel[1]}).stride({stride[0], stride[1]}))
       .permute({0, 2, 3, 1});
@@ -115,13 +116,17 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& x, const torch::Tensor& ma
   return forward_differentiable(x, mask);
 }
 
-torch::Tensor BlockImpl::forward_differentiable(const torch::Tensor& x, const torch::Tensor& mask) {
+torch::Tensor BlockImpl::forward_differentiable(const torch::Tensor& input,
+                                                const torch::Tensor& mask) {
+  // What follows may be a step of an optimiser that the version counters do not show.
+  if (torch::GradMode::is_enabled()) packed_.clear();
+  const torch::Tensor x = zero_masked(input, mask);
   const torch::Tensor normed = norm1->forward(x);
   torch::Tensor mixed = qna ? qna->forward(normed, mask) : attention->forward(normed, mask);
   if (scale1.defined()) mixed = mixed * scale1;
   torch::Tensor y;
   if (skip) {
-    y = mixed + torch::linear(skip_input(x, mask), skip->weight.flatten(1));
+    y = mixed + torch::linear(skip_input(x), skip->weight.flatten(1));
   } else {
     y = x + drop_path(mixed, options_.drop_path, is_training());
   }
@@ -179,18 +184,23 @@ std::vector<torch::Tensor> BlockImpl::pack_sources() const {
   return sources;
 }
 
-torch::Tensor BlockImpl::forward_fused(const torch::Tensor& x, const torch::Tensor& mask) {
+torch::Tensor BlockImpl::forward_fused(const torch::Tensor& input, const torch::Tensor& mask) {
+  const torch::Tensor x = zero_masked(input, mask);
   const std::shared_ptr<const BlockPack> pack =
       packed_.get(pack_sources(), &kernels::chosen_implementation(), [&] { return this->pack(); });
   if (qna) {
-    const torch::Tensor residual = skip ? ops::dense(skip_input(x, mask), pack->skip) : x;
+    const torch::Tensor residual = skip ? ops::dense(skip_input(x), pack->skip) : x;
     return ops::layer(x, *pack->qna, optional(mask), kNorm, residual, &pack->mlp);
   }
-  const auto window = attention->window_on(x.size(1), x.size(2));
-  const torch::Tensor bias = pack->bias.defined() ? pack->bias : attention->bias_for(window);
+  const auto attend = [&](const torch::Tensor& qkv, const torch::Tensor& keys) {
+    const auto window = attention->window_on(qkv.size(1), qkv.size(2));
+    const torch::Tensor bias = pack->bias.defined() ? pack->bias : attention->bias_for(window);
+    return ops::self_attention(qkv, attention->options().heads, window, bias, optional(keys));
+  };
   const torch::Tensor qkv = ops::dense(x, pack->qkv, {.norm = kNorm});
-  const torch::Tensor mixed =
-      ops::self_attention(qkv, attention->options().heads, window, bias, optional(mask));
+  const torch::Tensor mixed = attention->options().global
+                                  ? as_batch(on_each_image(qkv, mask, attend), x.size(1), x.size(2))
+                                  : attend(qkv, mask);
   return ops::project_mlp(x, mixed, pack->proj, pack->mlp);
 }
 

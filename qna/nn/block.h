@@ -39,8 +39,9 @@ class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
  public:
   explicit BlockImpl(const BlockOptions& options);
 
-  // x [B, H, W, C]; mask [B, H, W] bool, true takes part. Where no gradient is wanted, float32 on a
-  // CPU runs in fused kernels with packed weights.
+  // x [B, H, W, C]; mask [B, H, W] bool, true takes part; what is false counts as 0, whatever
+  // stands there, and the result there means nothing. Where no gradient is wanted, float32 on a CPU
+  // runs in fused kernels with packed weights.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   // The same by differentiable operators, whatever is wanted.
   torch::Tensor forward_differentiable(const torch::Tensor& x, const torch::Tensor& mask = {});
@@ -61,7 +62,7 @@ class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
  private:
   torch::Tensor forward_fused(const torch::Tensor& x, const torch::Tensor& mask);
   // What the skip connection's product is taken of.
-  torch::Tensor skip_input(const torch::Tensor& x, const torch::Tensor& mask) const;
+  torch::Tensor skip_input(const torch::Tensor& x) const;
   BlockPack pack() const;
   std::vector<torch::Tensor> pack_sources() const;  // the parameters, without a walk over modules
 

@@ -29,19 +29,28 @@ struct Surroundings {
   at::ScalarType dtype;
 };
 
+// Autocast keeps lowered weights for later use in its region. Those made in here have no graph, or
+// one that is freed before that.
+struct NoAutocastCache {
+  NoAutocastCache() { at::autocast::set_autocast_cache_enabled(false); }
+  ~NoAutocastCache() { at::autocast::set_autocast_cache_enabled(before); }
+  const bool before = at::autocast::is_autocast_cache_enabled();
+};
+
 struct Checkpointed : torch::autograd::Function<Checkpointed> {
   struct Piece : torch::CustomClassHolder {
     Run run;
     Surroundings surroundings;
   };
 
-  static torch::Tensor forward(AutogradContext* context, const Run& run,
-                               const variable_list& inputs) {
+  // Autograd sees the tensors of a TensorList, but not those of a vector.
+  static torch::Tensor forward(AutogradContext* context, const Run& run, at::TensorList inputs) {
     const auto piece = c10::make_intrusive<Piece>();
     piece->run = run;
     piece->surroundings = Surroundings::now();
     context->saved_data["piece"] = c10::IValue::make_capsule(piece);
-    context->save_for_backward(inputs);
+    context->save_for_backward(inputs.vec());
+    const NoAutocastCache no_cache;
     return run(inputs.front());  // autograd is off in here
   }
 
@@ -55,7 +64,10 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
 
     const Surroundings before = Surroundings::now();
     piece->surroundings.restore();
-    const torch::Tensor y = piece->run(inputs.front());
+    const torch::Tensor y = [&] {
+      const NoAutocastCache no_cache;
+      return piece->run(inputs.front());
+    }();
     before.restore();
 
     variable_list wanted;
@@ -82,7 +94,7 @@ torch::Tensor checkpoint(const Run& run, const torch::Tensor& x,
   if (!torch::GradMode::is_enabled()) return run(x);
   variable_list inputs = {x};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return Checkpointed::apply(run, inputs);
+  return Checkpointed::apply(run, at::TensorList(inputs));
 }
 
 }  // namespace qna::nn

@@ -10,8 +10,8 @@
 namespace qna::nn {
 
 // Notices in-place changes by the tensors' version counters and replaced data by its address. What
-// goes around both (writing through a raw pointer or tensor.data()) is not noticed: call clear().
-// Any number of threads may ask at once. A copy starts empty.
+// goes around both (writing through a raw pointer or tensor.data(), as torch::optim::SGD does) is
+// not noticed: call clear(). Any number of threads may ask at once. A copy starts empty.
 template <typename Value>
 class Versioned {
  public:

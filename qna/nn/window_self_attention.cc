@@ -5,6 +5,7 @@
 
 #include "qna/base/error.h"
 #include "qna/nn/init.h"
+#include "qna/nn/mask.h"
 #include "qna/ops/geometry.h"
 
 namespace qna::nn {
@@ -102,8 +103,23 @@ torch::Tensor WindowSelfAttentionImpl::forward(const torch::Tensor& x, const tor
   check(x.dim() == 4 && x.size(3) == options_.features,
         "WindowSelfAttention: x must be [batch, height, width, {}], got {}", options_.features,
         ops::sizes_text(x.sizes()));
-  const int64_t batch = x.size(0), height = x.size(1), width = x.size(2);
+  check(!mask.defined() ||
+            (mask.scalar_type() == torch::kBool && mask.sizes() == x.sizes().slice(0, 3)),
+        "WindowSelfAttention: mask must be bool of {}, got {}",
+        ops::sizes_text(x.sizes().slice(0, 3)),
+        mask.defined() ? ops::sizes_text(mask.sizes()) : "");
   if (x.numel() == 0) return torch::empty_like(x);
+  if (!mask.defined()) return attend(x, mask);
+  const torch::Tensor map = zero_masked(x, mask);
+  if (!options_.global) return attend(map, mask);
+  const auto run = [this](const torch::Tensor& part, const torch::Tensor& keys) {
+    return attend(part, keys);
+  };
+  return as_batch(on_each_image(map, mask, run), x.size(1), x.size(2));
+}
+
+torch::Tensor WindowSelfAttentionImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
+  const int64_t batch = x.size(0), height = x.size(1), width = x.size(2);
   const int64_t heads = options_.heads;
   const int64_t dim = options_.features / heads;
   const std::array<int64_t, 2> window = window_on(height, width);

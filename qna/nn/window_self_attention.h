@@ -20,12 +20,14 @@ struct WindowSelfAttentionOptions {
 };
 
 // Any height and width: the windows at the bottom and right edge hold what is left of the map. That
-// is the same as padding the map and masking what was added.
+// is the same as padding the map and masking what was added. Over the whole map, an image that a
+// mask cuts out of a larger map is attended to as it is alone.
 class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionImpl> {
  public:
   explicit WindowSelfAttentionImpl(const WindowSelfAttentionOptions& options);
 
-  // x [B, H, W, features]; mask [B, H, W] bool, true takes part as a key.
+  // x [B, H, W, features]; mask [B, H, W] bool, true takes part. What is false counts as 0,
+  // whatever stands there, and is no key.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
 
   // The windows on a map of this size.
@@ -42,6 +44,7 @@ class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionI
   torch::Tensor relative_bias;      // [2 wh - 1, 2 ww - 1, heads], indexed by query minus key
 
  private:
+  torch::Tensor attend(const torch::Tensor& x, const torch::Tensor& mask);
   WindowSelfAttentionOptions options_;
 };
 

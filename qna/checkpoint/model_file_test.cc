@@ -1,0 +1,363 @@
+// Models on disk: what is written is read again, what fits after a change, and what is refused.
+#include "qna/checkpoint/model_file.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "qna/checkpoint/tensor_bytes.h"
+#include "qna/format/safetensors.h"
+#include "qna/ops/tensors_test.h"
+
+namespace qna::checkpoint {
+namespace {
+
+using nlohmann::json;
+using ops::testing::complaint;
+using ops::testing::expect_complaint;
+using ops::testing::near;
+using torch::Tensor;
+
+const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
+
+models::QnAViTConfig small_config() {
+  return {.image_size = {32, 48},
+          .classes = 4,
+          .base_dim = 8,
+          .stages = {{.qna_blocks = 1, .qna_heads = 2},
+                     {.attention_blocks = 1, .qna_heads = 4, .window = {3, 2}}},
+          .layer_scale = 0.1};
+}
+
+models::QnAViT make(const models::QnAViTConfig& config, uint64_t seed = 71) {
+  torch::manual_seed(seed);
+  models::QnAViT model(config);
+  torch::NoGradGuard no_grad;
+  for (Tensor& parameter : model->parameters()) parameter.normal_();
+  for (Tensor& buffer : model->buffers()) {
+    if (buffer.is_floating_point()) buffer.uniform_(0.5, 2);
+  }
+  model->eval();
+  return model;
+}
+
+ModelInfo full_info() {
+  return {.name = "small",
+          .preprocess = {.resize = 40,
+                         .crop = {32, 48},
+                         .filter = image::Filter::kBilinear,
+                         .mean = {0.1f, 0.2f, 0.3f},
+                         .std = {0.4f, 0.5f, 0.6f}},
+          .labels = {"cat", "dog", "\"quoted\"", "été"},
+          .training = {{"epochs", 3}, {"recipe", {{"lr", 1e-3}}}}};
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+class ModelFile : public ::testing::Test {
+ protected:
+  ModelFile() : folder_(testing::TempDir() + "qna_model_file_test") {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+  ~ModelFile() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name = "model.safetensors") const {
+    return folder_ + "/" + name;
+  }
+
+  // The file of `path()` again, with its parts changed.
+  using Metadata = std::map<std::string, std::string>;
+  using Tensors = std::map<std::string, Tensor>;
+  template <typename Change>
+  std::string changed(const Change& change) {
+    const format::SafetensorsFile file(path());
+    Metadata metadata = file.metadata();
+    Tensors tensors;
+    for (const auto& view : file.tensors()) tensors[view.name] = tensor_from(view, "test");
+    change(metadata, tensors);
+    std::vector<format::TensorView> views;
+    for (const auto& [name, tensor] : tensors) views.push_back(view_of(name, tensor));
+    const std::string out = path("changed.safetensors");
+    format::write_safetensors(out, views, metadata);
+    return out;
+  }
+
+ private:
+  std::string folder_;
+};
+
+void expect_same_tensors(const models::QnAViT& got, const models::QnAViT& expected) {
+  const auto a = named_tensors(*got);
+  const auto b = named_tensors(*expected);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b[i].first);
+    EXPECT_TRUE(torch::equal(a[i].second, b[i].second)) << a[i].first;
+  }
+}
+
+TEST_F(ModelFile, RoundTripIsExact) {
+  for (const auto stem : {models::StemKind::kPatch, models::StemKind::kResNet}) {
+    for (const auto head :
+         {models::HeadKind::kGap, models::HeadKind::kQnAv1, models::HeadKind::kQnAv2}) {
+      models::QnAViTConfig config = small_config();
+      config.stem = stem;
+      config.head = head;
+      const models::QnAViT model = make(config);
+      save_model(path(), model, full_info());
+      LoadedModel loaded = load_model(path());
+      EXPECT_TRUE(loaded.report.empty());
+      EXPECT_FALSE(loaded.model->is_training());
+      EXPECT_EQ(loaded.model->config(), config);
+      expect_same_tensors(loaded.model, model);
+      const Tensor x = torch::randn({1, 32, 48, 3});
+      EXPECT_TRUE(torch::equal(loaded.model->forward(x), models::QnAViT(model)->forward(x)));
+    }
+  }
+}
+
+TEST_F(ModelFile, EveryDownsampling) {
+  for (const auto way : {models::Downsample::kQnA, models::Downsample::kPatchMerging,
+                         models::Downsample::kConvPool}) {
+    models::QnAViTConfig config = small_config();
+    config.downsample = way;
+    const models::QnAViT model = make(config);
+    save_model(path(), model, {});
+    expect_same_tensors(load_model(path()).model, model);
+  }
+}
+
+TEST_F(ModelFile, Metadata) {
+  const ModelInfo info = full_info();
+  save_model(path(), make(small_config()), info);
+  const LoadedModel loaded = load_model(path());
+  EXPECT_EQ(loaded.info.name, info.name);
+  EXPECT_EQ(loaded.info.preprocess, info.preprocess);
+  EXPECT_EQ(loaded.info.labels, info.labels);
+  EXPECT_EQ(loaded.info.training, info.training);
+  // And with nothing said.
+  save_model(path(), make(small_config()), {});
+  const LoadedModel plain = load_model(path());
+  EXPECT_EQ(plain.info.name, "");
+  EXPECT_EQ(plain.info.preprocess, data::Preprocess());
+  EXPECT_TRUE(plain.info.labels.empty());
+  EXPECT_TRUE(plain.info.training.is_null());
+}
+
+// float16 keeps 11 bits and rounds to nearest: 2^-11 of the value. bfloat16 keeps 8.
+TEST_F(ModelFile, HalfPrecision) {
+  for (const auto& [type, part] : {std::pair{at::kHalf, 1.0 / 2048}, {at::kBFloat16, 1.0 / 256}}) {
+    models::QnAViTConfig config = small_config();
+    config.stem = models::StemKind::kResNet;  // with a counter, which is no floating number
+    const models::QnAViT model = make(config);
+    save_model(path(), model, {}, type);
+    const format::SafetensorsFile file(path());
+    EXPECT_EQ(file.at("head.fc.weight").dtype,
+              type == at::kHalf ? format::DType::kF16 : format::DType::kBF16);
+    const auto got = named_tensors(*load_model(path()).model);
+    const auto expected = named_tensors(*model);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].second.scalar_type(), expected[i].second.scalar_type());
+      const Tensor a = got[i].second.to(torch::kDouble), b = expected[i].second.to(torch::kDouble);
+      // Below 2^-14 float16 has steps of 2^-24.
+      EXPECT_TRUE(((a - b).abs() <= b.abs() * part + 6e-8).all().item<bool>()) << got[i].first;
+    }
+  }
+}
+
+TEST_F(ModelFile, ModelsOfOtherTypesAreWritten) {
+  models::QnAViT model = make(small_config());
+  save_model(path(), model, {});
+  const std::string expected = bytes_of(path());
+  model->to(torch::kDouble);
+  save_model(path(), model, {});
+  EXPECT_EQ(bytes_of(path()), expected);
+}
+
+TEST_F(ModelFile, AnotherNumberOfClasses) {
+  const models::QnAViT model = make(small_config());
+  save_model(path(), model, full_info());
+  const LoadedModel loaded = load_model(path(), {.classes = 7});
+  EXPECT_EQ(loaded.report, (LoadReport{"head.fc.weight: [4, 16] -> [7, 16], newly initialised",
+                                       "head.fc.bias: [4] -> [7], newly initialised",
+                                       "labels: dropped, since the number of classes is another"}));
+  EXPECT_TRUE(loaded.info.labels.empty());
+  EXPECT_EQ(loaded.model->config().classes, 7);
+  const auto parameters = loaded.model->named_parameters();
+  for (const auto& item : model->named_parameters()) {
+    EXPECT_TRUE(parameters[item.key()].isfinite().all().item<bool>());
+    if (item.key().starts_with("head.fc.")) continue;
+    EXPECT_TRUE(torch::equal(parameters[item.key()], item.value())) << item.key();
+  }
+  EXPECT_EQ(parameters["head.fc.bias"].abs().max().item<double>(), 0);
+}
+
+TEST_F(ModelFile, WithAndWithoutHead) {
+  save_model(path(), make(small_config()), full_info());
+  const LoadedModel without = load_model(path(), {.classes = 0});
+  EXPECT_TRUE(without.model->head.is_empty());
+  EXPECT_EQ(without.report,
+            (LoadReport{"labels: dropped, since the number of classes is another"}));
+
+  save_model(path(), without.model, {});
+  const LoadedModel with = load_model(path(), {.classes = 3});
+  EXPECT_EQ(with.report, (LoadReport{"head.norm.weight: not in the file, newly initialised",
+                                     "head.norm.bias: not in the file, newly initialised",
+                                     "head.fc.weight: not in the file, newly initialised",
+                                     "head.fc.bias: not in the file, newly initialised"}));
+}
+
+TEST_F(ModelFile, AnotherImageSize) {
+  // Windows of a fixed size do not care.
+  save_model(path(), make(small_config()), {});
+  const LoadedModel same = load_model(path(), {.image_size = {{64, 64}}});
+  EXPECT_TRUE(same.report.empty());
+  EXPECT_EQ(same.model->config().image_size, (std::array<int64_t, 2>{64, 64}));
+
+  // What is as large as the map is resized: 4 x 6 positions to 8 x 8.
+  models::QnAViTConfig config = small_config();
+  config.head = models::HeadKind::kQnAv2;
+  config.stages[1].window = {0, 0};
+  const models::QnAViT model = make(config);
+  save_model(path(), model, {});
+  const LoadedModel loaded = load_model(path(), {.image_size = {{64, 64}}});
+  EXPECT_EQ(loaded.report,
+            (LoadReport{"stages.1.blocks.0.attention.relative_bias: [7, 11, 2] -> [15, 15, 2], "
+                        "resized bicubically",
+                        "head.qna.relative_bias: [4, 6, 2, 4] -> [8, 8, 2, 4], resized bicubically",
+                        "head.qna.attention_scale: [4, 6, 2, 4] -> [8, 8, 2, 4], resized "
+                        "bicubically"}));
+  const auto from = model->named_parameters();
+  const auto to = loaded.model->named_parameters();
+  EXPECT_TRUE(torch::equal(
+      to["stages.1.blocks.0.attention.relative_bias"],
+      nn::resize_relative_bias(from["stages.1.blocks.0.attention.relative_bias"], {8, 8})));
+  EXPECT_TRUE(torch::equal(to["head.qna.attention_scale"],
+                           models::resize_window_table(from["head.qna.attention_scale"], {8, 8})));
+  // The network at this size is the one that resizes as it goes.
+  const Tensor x = torch::randn({1, 64, 64, 3});
+  models::QnAViT resized = loaded.model;
+  EXPECT_TRUE(near(resized->forward(x), models::QnAViT(model)->forward(x), 1e-4));
+}
+
+TEST_F(ModelFile, AnotherWindow) {
+  const models::QnAViT model = make(small_config());
+  save_model(path(), model, {});
+  models::QnAViTConfig config = small_config();
+  config.stages[1].window = {5, 4};
+  const LoadedModel loaded = load_model(path(), {.config = config});
+  EXPECT_EQ(loaded.report,
+            (LoadReport{"stages.1.blocks.0.attention.relative_bias: [5, 3, 2] -> [9, 7, 2], "
+                        "resized bicubically"}));
+  EXPECT_EQ(loaded.model->config(), config);
+
+  models::QnAViT other = make(config, 72);
+  EXPECT_EQ(load_weights(other, path()), loaded.report);
+  expect_same_tensors(other, loaded.model);
+}
+
+TEST_F(ModelFile, MissingAndExtraTensors) {
+  save_model(path(), make(small_config()), {});
+  const std::string missing =
+      changed([](Metadata&, Tensors& tensors) { tensors.erase("stages.0.blocks.0.qna.query"); });
+  expect_complaint([&] { load_model(missing); },
+                   {missing.c_str(), "no tensor", "'stages.0.blocks.0.qna.query'"});
+  const std::string extra =
+      changed([](Metadata&, Tensors& tensors) { tensors["more"] = torch::ones({2}); });
+  expect_complaint([&] { load_model(extra); }, {extra.c_str(), "no place", "'more'"});
+}
+
+TEST_F(ModelFile, WrongShapes) {
+  save_model(path(), make(small_config()), {});
+  const std::pair<const char*, Tensor> shapes[] = {
+      {"stem.conv.weight", torch::ones({8, 3, 4, 5})},
+      {"stages.0.blocks.0.qna.query", torch::ones({3, 8})},
+      {"stages.0.blocks.0.qna.relative_bias", torch::ones({5, 5, 2, 2})},
+      {"stages.0.blocks.0.norm1.weight", torch::ones({8, 1})},
+      {"stages.1.blocks.0.attention.relative_bias", torch::ones({5, 3, 3})},
+      {"stages.1.blocks.0.attention.relative_bias", torch::ones({4, 3, 2})},
+      {"stages.1.blocks.0.attention.relative_bias", torch::ones({5, 3})},
+      {"head.norm.weight", torch::ones({17})},
+      {"head.fc.weight", torch::ones({4, 15})},
+      {"head.fc.weight", torch::ones({4})},
+  };
+  for (const auto& [name, tensor] : shapes) {
+    const std::string wrong =
+        changed([&, n = name, t = tensor](Metadata&, Tensors& tensors) { tensors[n] = t; });
+    const std::string sizes = "got " + ops::sizes_text(tensor.sizes());
+    expect_complaint([&] { load_model(wrong); }, {wrong.c_str(), name, "must be", sizes.c_str()});
+  }
+}
+
+// A model that exists stays as it is when a file does not fit.
+TEST_F(ModelFile, FailedLoadChangesNothing) {
+  save_model(path(), make(small_config()), {});
+  const std::string extra =
+      changed([](Metadata&, Tensors& tensors) { tensors["more"] = torch::ones({2}); });
+  models::QnAViT model = make(small_config(), 73);
+  EXPECT_NE(complaint([&] { load_weights(model, extra); }), "");
+  expect_same_tensors(model, make(small_config(), 73));
+}
+
+TEST_F(ModelFile, WrongMetadata) {
+  save_model(path(), make(small_config()), full_info());
+  const auto with = [&](const char* key, const char* value) {
+    return changed([&](Metadata& metadata, Tensors&) { metadata[key] = value; });
+  };
+  for (const char* key : {"config", "preprocess", "labels", "training"}) {
+    const std::string broken = with(key, "{\"a\": ");
+    expect_complaint([&] { load_model(broken); }, {broken.c_str(), key, "not JSON"});
+  }
+  expect_complaint([&] { load_model(with("config", "{\"classes\": 4}")); }, {"changed", "stages"});
+  expect_complaint([&] { load_model(with("config", "[]")); }, {"changed", "table"});
+  expect_complaint([&] { load_model(with("preprocess", "{\"size\": 4}")); }, {"changed", "size"});
+  expect_complaint([&] { load_model(with("preprocess", "{\"mean\": [0], \"std\": [1]}")); },
+                   {"changed", "3 channels", "makes 1"});
+  expect_complaint([&] { load_model(with("labels", "{\"a\": \"b\"}")); }, {"changed", "labels"});
+  expect_complaint([&] { load_model(with("labels", "[\"a\", 3, \"b\", \"c\"]")); },
+                   {"changed", "labels", "strings"});
+  expect_complaint([&] { load_model(with("labels", "[\"a\", \"b\"]")); },
+                   {"changed", "2 labels", "4 classes"});
+  const std::string without =
+      changed([](Metadata& metadata, Tensors&) { metadata.erase("config"); });
+  expect_complaint([&] { load_model(without); }, {without.c_str(), "no model configuration"});
+}
+
+TEST_F(ModelFile, BrokenFiles) {
+  expect_complaint([&] { load_model(path("none")); }, {"none"});
+  std::ofstream(path(), std::ios::binary) << "not a model";
+  EXPECT_NE(complaint([&] { load_model(path()); }), "");
+  save_model(path(), make(small_config()), {});
+  std::filesystem::resize_file(path(), std::filesystem::file_size(path()) - 1);
+  EXPECT_NE(complaint([&] { load_model(path()); }), "");
+}
+
+TEST_F(ModelFile, FailedSaveLeavesTheFile) {
+  const models::QnAViT model = make(small_config());
+  save_model(path(), model, full_info());
+  const std::string before = bytes_of(path());
+  ModelInfo wrong = full_info();
+  wrong.labels.pop_back();
+  expect_complaint([&] { save_model(path(), model, wrong); }, {"3 labels", "4 classes"});
+  expect_complaint([&] { save_model(path(), model, full_info(), at::kDouble); }, {"dtype"});
+  // What load_model would refuse is not written.
+  wrong = full_info();
+  wrong.preprocess.mean = wrong.preprocess.std = {0.5f};
+  expect_complaint([&] { save_model(path(), model, wrong); }, {"3 channels", "makes 1"});
+  EXPECT_EQ(bytes_of(path()), before);
+  EXPECT_EQ(
+      std::distance(std::filesystem::directory_iterator(testing::TempDir() + "qna_model_file_test"),
+                    {}),
+      1);  // nothing half-written beside it
+  EXPECT_NE(complaint([&] { save_model(path("no/such/folder.safetensors"), model, {}); }), "");
+}
+
+}  // namespace
+}  // namespace qna::checkpoint

@@ -1,0 +1,356 @@
+// Blocks: the fused kernels against the differentiable form, masks, wrong options.
+#include "qna/nn/block.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <limits>
+
+#include "qna/kernels/implementation.h"
+#include "qna/ops/tensors_test.h"
+
+namespace qna::nn {
+namespace {
+
+using kernels::Activation;
+using ops::testing::expect_complaint;
+using ops::testing::ForcedImplementation;
+using ops::testing::near;
+using torch::Tensor;
+
+struct Case {
+  std::string what;
+  BlockOptions options;
+  int64_t height = 6, width = 7;
+};
+
+BlockOptions qna_block(const QnAOptions& qna) { return {.qna = qna}; }
+BlockOptions attention_block(const WindowSelfAttentionOptions& attention) {
+  return {.attention = attention};
+}
+
+std::vector<Case> cases() {
+  const QnAOptions plain{.in_features = 16, .heads = 4};
+  std::vector<Case> list;
+  const auto add_qna = [&](std::string what, const auto& change, int64_t height = 6,
+                           int64_t width = 7) {
+    BlockOptions options = qna_block(plain);
+    change(options);
+    list.push_back({std::move(what), options, height, width});
+  };
+  add_qna("3 x 3", [](BlockOptions&) {});
+  add_qna("7 x 7", [](BlockOptions& o) { o.qna->kernel_size = {7, 7}; });
+  add_qna("rectangular", [](BlockOptions& o) { o.qna->kernel_size = {3, 5}; });
+  add_qna("even", [](BlockOptions& o) { o.qna->kernel_size = {4, 2}; });
+  add_qna("one query", [](BlockOptions& o) { o.qna->queries = 1; });
+  add_qna("three queries", [](BlockOptions& o) { o.qna->queries = 3; });
+  add_qna("bias", [](BlockOptions& o) { o.qna->bias = true; });
+  add_qna("bias and layer scale", [](BlockOptions& o) {
+    o.qna->bias = true;
+    o.layer_scale = 0.3;
+  });
+  add_qna("no relative bias", [](BlockOptions& o) { o.qna->relative_bias = false; });
+  add_qna("raw queries", [](BlockOptions& o) { o.qna->normalize_queries = false; });
+  add_qna("layer scale", [](BlockOptions& o) { o.layer_scale = 0.3; });
+  add_qna("narrow MLP", [](BlockOptions& o) { o.mlp_ratio = 0.5; });
+  add_qna(
+      "one pixel",
+      [](BlockOptions& o) {
+        o.qna->kernel_size = {7, 7};
+      },
+      1, 1);
+  add_qna("wider than a vector", [](BlockOptions& o) { o.qna->in_features = 52; });
+  const auto down = [](BlockOptions& o) {
+    o.qna->stride = {2, 2};
+    o.qna->features = 32;
+  };
+  for (const bool pool : {false, true}) {
+    const std::string skip = pool ? ", average-pool skip" : ", convolution skip";
+    const auto strided = [&](std::string what, std::array<int64_t, 2> kernel, int64_t height,
+                             int64_t width) {
+      add_qna(
+          what + skip,
+          [&](BlockOptions& o) {
+            down(o);
+            o.qna->kernel_size = kernel;
+            o.average_pool_skip = pool;
+          },
+          height, width);
+    };
+    strided("stride 2", {3, 3}, 6, 8);
+    strided("stride 2, odd map", {3, 3}, 7, 5);
+    strided("stride 2, 7 x 7", {7, 7}, 6, 7);
+    strided("stride 2, rectangular", {5, 3}, 6, 7);
+    strided("stride 2, even", {2, 2}, 6, 7);
+    strided("stride 2, one pixel", {3, 3}, 1, 1);
+    add_qna("stride 2, layer scale" + skip, [&](BlockOptions& o) {
+      down(o);
+      o.average_pool_skip = pool;
+      o.layer_scale = 0.3;
+      o.qna->bias = true;
+    });
+  }
+  add_qna("stride 1 x 3", [](BlockOptions& o) { o.qna->stride = {1, 3}; });
+  const std::pair<const char*, AttentionScale> scales[] = {
+      {"per tap", AttentionScale::kPerTap}, {"per query", AttentionScale::kPerQuery},
+      {"ones", AttentionScale::kOnes},      {"average", AttentionScale::kAverage},
+      {"signed", AttentionScale::kSigned},  {"none", AttentionScale::kNone}};
+  for (const auto& [name, scale] : scales) {
+    add_qna(std::string("scale ") + name,
+            [&, s = scale](BlockOptions& o) { o.qna->attention_scale = s; });
+  }
+  const std::pair<const char*, Activation> activations[] = {{"none", Activation::kNone},
+                                                            {"gelu_tanh", Activation::kGeluTanh},
+                                                            {"gelu", Activation::kGelu},
+                                                            {"relu", Activation::kRelu},
+                                                            {"silu", Activation::kSilu}};
+  for (const auto& [name, activation] : activations) {
+    add_qna(std::string("activation ") + name,
+            [&, a = activation](BlockOptions& o) { o.activation = a; });
+  }
+
+  const auto add_attention = [&](std::string what, std::array<int64_t, 2> window, bool global,
+                                 int64_t height, int64_t width, double layer_scale = 0) {
+    BlockOptions options =
+        attention_block({.features = 16, .heads = 2, .window = window, .global = global});
+    options.layer_scale = layer_scale;
+    list.push_back({std::move(what), options, height, width});
+  };
+  add_attention("window divides the map", {3, 3}, false, 6, 9);
+  add_attention("window does not divide", {3, 3}, false, 7, 8);
+  add_attention("rectangular window", {2, 5}, false, 6, 7);
+  add_attention("window larger than the map", {7, 7}, false, 5, 3);
+  add_attention("window on one pixel", {7, 7}, false, 1, 1);
+  add_attention("window, layer scale", {4, 4}, false, 6, 7, 0.3);
+  add_attention("global", {6, 7}, true, 6, 7);
+  add_attention("global on a larger map", {3, 4}, true, 6, 7);
+  add_attention("global on a smaller map", {9, 8}, true, 4, 5);
+  BlockOptions many_heads = attention_block({.features = 24, .heads = 24, .window = {4, 4}});
+  list.push_back({"heads of one feature", many_heads});
+  BlockOptions odd = attention_block({.features = 15, .heads = 3, .window = {4, 4}});
+  list.push_back({"features that fill no vector", odd});
+  return list;
+}
+
+// A block whose every parameter matters.
+Block make(const BlockOptions& options) {
+  Block block(options);
+  torch::NoGradGuard no_grad;
+  for (Tensor& parameter : block->parameters()) {
+    parameter.add_(torch::randn_like(parameter),
+                   0.3 / std::sqrt(std::max<double>(1, parameter.size(0) / 8.0)));
+  }
+  block->eval();
+  return block;
+}
+
+// Of three images the first has holes, the second is whole, the third is not there.
+Tensor holes(int64_t height, int64_t width) {
+  Tensor mask = torch::rand({3, height, width}) < 0.65;
+  mask[0][0][0].fill_(true);
+  mask[0][height - 1][width - 1].fill_(true);
+  mask[1].fill_(true);
+  mask[2].fill_(false);
+  return mask;
+}
+
+Tensor at_valid(const Tensor& y, const Tensor& mask) {
+  return mask.defined() ? y.masked_fill(~mask.unsqueeze(-1), 0) : y;
+}
+
+// The mask of a block's output.
+Tensor output_mask(const Block& block, const Tensor& mask) {
+  if (!mask.defined() || !block->qna) return mask;
+  const auto& stride = block->qna->options().stride;
+  return mask.slice(1, 0, std::nullopt, stride[0]).slice(2, 0, std::nullopt, stride[1]);
+}
+
+// Against float64. A block is a chain of four products of at most 208 terms, which round at 6e-8
+// each, and weights that were folded into each other before: 2e-5 of the largest element.
+TEST(Block, FusedAndDifferentiable) {
+  torch::manual_seed(41);
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.what);
+    Block block = make(c.options);
+    const int64_t features =
+        c.options.qna ? c.options.qna->in_features : c.options.attention->features;
+    const Tensor x = torch::randn({3, c.height, c.width, features}) * 2 + 0.5;
+    const auto exact_block = std::dynamic_pointer_cast<BlockImpl>(block->clone());
+    exact_block->to(torch::kDouble);
+    for (const bool with_mask : {false, true}) {
+      SCOPED_TRACE(with_mask ? "with mask" : "without mask");
+      const Tensor mask = with_mask ? holes(c.height, c.width) : Tensor();
+      const Tensor out_mask = output_mask(block, mask);
+      const Tensor exact =
+          at_valid(exact_block->forward_differentiable(x.to(torch::kDouble), mask), out_mask);
+      ASSERT_TRUE(exact.isfinite().all().item<bool>());
+      EXPECT_EQ(exact.size(3), block->features());
+      const Tensor with_gradient = block->forward(x, mask);
+      EXPECT_TRUE(with_gradient.requires_grad());
+      EXPECT_TRUE(near(at_valid(with_gradient, out_mask), exact, 2e-5));
+      torch::NoGradGuard no_grad;
+      for (const std::string& name : ops::testing::supported_implementations()) {
+        const ForcedImplementation forced(name);
+        const Tensor fused = block->forward(x, mask);
+        EXPECT_EQ(kernels::last_implementation(), name);
+        EXPECT_TRUE(fused.isfinite().all().item<bool>()) << name;
+        EXPECT_TRUE(near(at_valid(fused, out_mask), exact, 2e-5)) << name;
+      }
+    }
+  }
+}
+
+TEST(Block, FusedTakesViews) {
+  torch::manual_seed(42);
+  torch::NoGradGuard no_grad;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.what);
+    Block block = make(c.options);
+    const int64_t features =
+        c.options.qna ? c.options.qna->in_features : c.options.attention->features;
+    const Tensor x = torch::randn({2, features, c.width, c.height}).permute({0, 3, 2, 1});
+    EXPECT_TRUE(torch::equal(block->forward(x), block->forward(x.contiguous())));
+    EXPECT_EQ(block->forward(x.slice(0, 0, 0)).size(0), 0);  // a batch of none
+  }
+}
+
+// Gradients and random depth are never taken from the fused kernels.
+TEST(Block, WhenFused) {
+  torch::manual_seed(43);
+  Block block = make({.qna = QnAOptions{.in_features = 16, .heads = 4}, .drop_path = 0.5});
+  const Tensor x = torch::randn({8, 4, 4, 16});
+  torch::NoGradGuard no_grad;
+  const Tensor y = block->forward(x);
+  EXPECT_TRUE(torch::equal(y, block->forward(x)));
+  block->train();
+  torch::manual_seed(44);
+  const Tensor dropped = block->forward(x);
+  EXPECT_FALSE(torch::allclose(dropped, y, 1e-3, 1e-3));
+  torch::manual_seed(44);
+  EXPECT_TRUE(torch::equal(block->forward_differentiable(x), dropped));
+  // Both branches of an image can be dropped: then it passes as it is.
+  bool passed = false;
+  for (int i = 0; i < 20 && !passed; ++i) {
+    passed = torch::equal(block->forward(x)[0], x[0]);
+  }
+  EXPECT_TRUE(passed);
+}
+
+// A block with stride keeps its first half, since there the map changes its size.
+TEST(Block, StrideDropsOnlyTheMlp) {
+  torch::manual_seed(45);
+  Block block =
+      make({.qna = QnAOptions{.in_features = 8, .features = 16, .heads = 2, .stride = {2, 2}},
+            .drop_path = 0.9});
+  const Tensor x = torch::randn({1, 4, 4, 8});
+  torch::NoGradGuard no_grad;
+  const Tensor half =
+      block->qna->forward(block->norm1->forward(x)) +
+      torch::linear(x.slice(1, 0, 4, 2).slice(2, 0, 4, 2), block->skip->weight.flatten(1));
+  block->train();
+  int equal = 0;
+  for (int i = 0; i < 50; ++i) equal += torch::allclose(block->forward(x), half, 1e-5, 1e-5);
+  EXPECT_GT(equal, 30);  // 45 expected, with a deviation of 2
+  EXPECT_LT(equal, 50);
+}
+
+// What stands at masked places, NaN too, changes nothing elsewhere, and gradients stay finite.
+TEST(Block, MaskedPlacesHaveNoInfluence) {
+  torch::manual_seed(46);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Case& c : cases()) {
+    Block block = make(c.options);
+    const int64_t features =
+        c.options.qna ? c.options.qna->in_features : c.options.attention->features;
+    const Tensor x = torch::randn({3, c.height, c.width, features});
+    const Tensor mask = holes(c.height, c.width);
+    const Tensor out_mask = output_mask(block, mask);
+    const Tensor expected = at_valid(block->forward(x, mask), out_mask).detach();
+    Tensor expected_fused;
+    {
+      torch::NoGradGuard no_grad;
+      expected_fused = at_valid(block->forward(x, mask), out_mask);
+    }
+    for (const double garbage : {nan, 1e30}) {
+      SCOPED_TRACE(testing::Message() << c.what << ", " << garbage);
+      const Tensor dirty = x.masked_fill(~mask.unsqueeze(-1), garbage).requires_grad_();
+      block->zero_grad();
+      const Tensor y = at_valid(block->forward(dirty, mask), out_mask);
+      EXPECT_TRUE(torch::equal(y, expected));
+      y.square().sum().backward();
+      for (const auto& item : block->named_parameters()) {
+        EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
+      }
+      EXPECT_TRUE(dirty.grad().isfinite().all().item<bool>());
+      EXPECT_EQ(at_valid(dirty.grad(), ~mask).abs().max().item<double>(), 0);
+      torch::NoGradGuard no_grad;
+      EXPECT_TRUE(torch::equal(at_valid(block->forward(dirty, mask), out_mask), expected_fused));
+    }
+  }
+}
+
+// Images share nothing: alone or in a batch the fused kernels give the same bits.
+TEST(Block, ImagesOfABatchAreIndependent) {
+  torch::manual_seed(47);
+  torch::NoGradGuard no_grad;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.what);
+    Block block = make(c.options);
+    const int64_t features =
+        c.options.qna ? c.options.qna->in_features : c.options.attention->features;
+    const Tensor x = torch::randn({5, c.height, c.width, features});
+    const Tensor y = block->forward(x);
+    for (int64_t i = 0; i < 5; ++i) {
+      EXPECT_TRUE(torch::equal(block->forward(x.slice(0, i, i + 1)), y.slice(0, i, i + 1))) << i;
+    }
+  }
+}
+
+TEST(Block, LayerScale) {
+  const Block with(BlockOptions{.qna = QnAOptions{.in_features = 8}, .layer_scale = 0.25});
+  EXPECT_TRUE(torch::equal(with->scale1, torch::full({8}, 0.25)));
+  EXPECT_TRUE(torch::equal(with->scale2, torch::full({8}, 0.25)));
+  const Block without(BlockOptions{.qna = QnAOptions{.in_features = 8}});
+  EXPECT_FALSE(without->scale1.defined());
+  EXPECT_EQ(with->named_parameters().size(), without->named_parameters().size() + 2);
+}
+
+TEST(Block, OtherTypes) {
+  torch::manual_seed(48);
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.what);
+    Block block = make(c.options);
+    const int64_t features =
+        c.options.qna ? c.options.qna->in_features : c.options.attention->features;
+    const Tensor x = torch::randn({1, c.height, c.width, features});
+    torch::NoGradGuard no_grad;
+    const Tensor expected = block->forward(x);
+    block->to(torch::kBFloat16);
+    const Tensor rounded = block->forward(x.to(torch::kBFloat16));
+    EXPECT_EQ(rounded.scalar_type(), torch::kBFloat16);
+    // Weights, input and every step in between rounded at 2^-9.
+    EXPECT_TRUE(near(rounded, expected, 0.06));
+  }
+}
+
+TEST(Block, WrongOptions) {
+  const QnAOptions qna{.in_features = 8};
+  const WindowSelfAttentionOptions attention{.features = 8};
+  expect_complaint([&] { Block(BlockOptions{}); }, {"exactly one", "qna", "attention"});
+  expect_complaint([&] { Block(BlockOptions{.qna = qna, .attention = attention}); },
+                   {"exactly one"});
+  expect_complaint([&] { Block(BlockOptions{.qna = qna, .drop_path = 1}); },
+                   {"drop_path", "below 1", "got 1"});
+  expect_complaint([&] { Block(BlockOptions{.qna = qna, .drop_path = -0.5}); },
+                   {"drop_path", "at least 0", "got -0.5"});
+  expect_complaint([&] { Block(BlockOptions{.qna = qna, .mlp_ratio = 0}); },
+                   {"mlp_ratio", "got 0"});
+  expect_complaint([&] { Block(BlockOptions{.qna = qna, .mlp_ratio = 0.01}); },
+                   {"mlp_ratio", "got 0.01"});
+  expect_complaint(
+      [&] { Block(BlockOptions{.qna = QnAOptions{.in_features = 8, .features = 16}}); },
+      {"without stride", "8", "got 16"});
+}
+
+}  // namespace
+}  // namespace qna::nn

@@ -93,8 +93,14 @@ void take_turns(std::vector<Runner>& subjects, int rounds, const std::string& wh
       if (s.peer == nullptr) continue;
       // Threads of the one before may still spin.
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      s.speeds.push_back(static_cast<double>(s.batches * s.result.batch) /
-                         s.peer->seconds(s.batches));
+      try {
+        s.speeds.push_back(static_cast<double>(s.batches * s.result.batch) /
+                           s.peer->seconds(s.batches));
+      } catch (const Error& error) {
+        s.result.error = error.what();
+        s.peer = nullptr;
+        s.speeds.clear();
+      }
     }
   for (Runner& s : subjects) {
     s.peer = nullptr;

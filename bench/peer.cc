@@ -55,7 +55,8 @@ Peer::Peer(const std::vector<std::string>& command) {
     version_ = ready.value("version", "");
     peak_bytes_ = ready.value("peak_bytes", int64_t{0});
     if (ready.contains("max_difference") && ready["max_difference"].is_number()) {
-      max_difference_ = ready["max_difference"];
+      const double difference = ready["max_difference"];
+      check(difference <= 1e-3, "its logits differ by {:.2g} of the largest", difference);
     }
   } catch (...) {
     stop();

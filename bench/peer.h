@@ -22,9 +22,6 @@ class Peer {
   double seconds(int batches);  // for that many batches, one after the other
   const std::string& version() const { return version_; }
   int64_t peak_bytes() const { return peak_bytes_; }
-  double max_difference() const {
-    return max_difference_;
-  }  // from the expected logits; -1: unknown
 
  private:
   std::string read_line();
@@ -34,7 +31,6 @@ class Peer {
   FILE* from_ = nullptr;
   std::string version_;
   int64_t peak_bytes_ = 0;
-  double max_difference_ = -1;
 };
 
 }  // namespace qna::bench

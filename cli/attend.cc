@@ -67,13 +67,13 @@ Image read_at(const std::string& path, const InputSize& size, data::Preprocess p
   const int64_t min_side = exact ? std::max(size.exact[0], size.exact[1]) : size.shorter;
   const Image picture =
       image::read_image(path, {.channels = preprocess.channels(), .min_side = min_side});
-  if (exact) return cut_to(picture, size.exact, preprocess.filter);
   constexpr int64_t kMaxPixels = int64_t{1} << 26;  // of a network's input; some gigabytes of maps
-  const auto [height, width] = data::output_size({picture.height, picture.width}, preprocess);
+  const auto [height, width] =
+      exact ? size.exact : data::output_size({picture.height, picture.width}, preprocess);
   check(height * width <= kMaxPixels,
         "{}: at this size it has {} x {} pixels, the most are {}; give a smaller --size", path,
         height, width, kMaxPixels);
-  return data::fit(picture, preprocess);
+  return exact ? cut_to(picture, size.exact, preprocess.filter) : data::fit(picture, preprocess);
 }
 
 torch::Tensor to_tensor(const Image& picture, const data::Preprocess& preprocess) {

@@ -16,6 +16,8 @@
 namespace qna::cli {
 namespace {
 
+constexpr auto kReplaceBadText = nlohmann::json::error_handler_t::replace;
+
 struct Arguments {
   std::string file;
   std::vector<std::string> images;
@@ -50,8 +52,8 @@ void run(const Arguments& a) {
   check(!parts.empty(), "none of the {} pictures could be read, nothing was written", paths.size());
   const torch::Tensor features = torch::cat(parts);
   const format::TensorView view = checkpoint::view_of("features", features);
-  format::write_safetensors(a.out, {&view, 1},
-                            {{"images", nlohmann::json(names).dump()}, {"weights", a.file}});
+  format::write_safetensors(
+      a.out, {&view, 1}, {{"images", nlohmann::json(names).dump(-1, ' ', false, kReplaceBadText)}});
   fmt::print("wrote {}: features {}\n", a.out, ops::sizes_text(features.sizes()));
   check(failed == 0, "{} of {} pictures could not be read", failed, paths.size());
 }

@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/checkpoint/import_flax.h"
+#include "qna/format/text.h"
 #include "qna/models/registry.h"
 #include "qna/ops/geometry.h"
 
@@ -29,6 +30,7 @@ std::vector<std::string> read_labels(const std::string& path) {
   std::vector<std::string> labels;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    check(format::is_utf8(line), "--labels: line {} of {} is not UTF-8", labels.size() + 1, path);
     labels.push_back(line);
   }
   return labels;
@@ -53,6 +55,10 @@ void run(const Arguments& a) {
   checkpoint::ModelInfo info{.name = name};
   info.preprocess.crop = config.image_size;
   info.preprocess.resize = std::min(config.image_size[0], config.image_size[1]) * 256 / 224;
+  if (config.in_channels == 1) {
+    info.preprocess.mean = {0.5f};
+    info.preprocess.std = {0.5f};
+  }
   if (!a.labels.empty()) info.labels = read_labels(a.labels);
   info.training = {{"imported_from", "flax checkpoint"}};
   const at::ScalarType dtype = a.dtype == "float16"    ? at::kHalf

@@ -73,6 +73,9 @@ void run(const Arguments& a) {
   }
   const std::array<int64_t, 2> size =
       a.size.empty() ? config.image_size : parse_size(a.size, "--size");
+  check(size[0] * size[1] <= int64_t{1} << 26,
+        "--size must have at most 2^26 pixels, since the network is run once, got {} x {}", size[0],
+        size[1]);
   fmt::print("{}, one image of {} x {} pixels, {} classes{}\n\n", model.name, size[0], size[1],
              config.classes, model.has_weights ? "" : " (no weights: a model by its name)");
   print_costs(models::layer_costs(config, size[0], size[1]));

@@ -1,6 +1,7 @@
 #include "cli/model_argument.h"
 
 #include <charconv>
+#include <filesystem>
 
 #include "qna/base/error.h"
 #include "qna/models/registry.h"
@@ -24,7 +25,9 @@ NamedModel open_model(const std::string& argument) {
     return model;
   }
   // Neither a known name nor the look of a file: name the names.
-  if (argument.find_first_of("./") == std::string::npos) models::find_model(argument);
+  if (argument.find_first_of("./") == std::string::npos && !std::filesystem::exists(argument)) {
+    models::find_model(argument);
+  }
   NamedModel model;
   model.loaded = checkpoint::load_model(argument);
   model.name = model.loaded.info.name.empty() ? argument : model.loaded.info.name;

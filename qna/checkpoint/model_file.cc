@@ -6,6 +6,7 @@
 #include "qna/base/error.h"
 #include "qna/checkpoint/tensor_bytes.h"
 #include "qna/format/safetensors.h"
+#include "qna/models/cost.h"
 #include "qna/ops/geometry.h"
 
 namespace qna::checkpoint {
@@ -19,8 +20,13 @@ constexpr const char* kFormat = "qna-1";
 json parse(const std::string& path, const SafetensorsFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return nullptr;
+  // What prints or destroys a value goes down into it, and a stack is not endless.
+  const auto shallow = [&](int depth, json::parse_event_t, json&) {
+    check(depth <= 64, "{}: the metadata entry '{}' is nested too deeply", path, key);
+    return true;
+  };
   try {
-    return json::parse(found->second);
+    return json::parse(found->second, shallow);
   } catch (const json::exception& error) {
     fail("{}: the metadata entry '{}' is not JSON: {}", path, key, error.what());
   }
@@ -62,12 +68,10 @@ ModelInfo read_info(const std::string& path, const SafetensorsFile& file,
   return info;
 }
 
-bool ends_with(const std::string& name, const char* end) { return name.ends_with(end); }
-
 // A tensor of the file for a parameter of another size; undefined where there is no way.
 torch::Tensor fit(const std::string& name, const torch::Tensor& from, const torch::Tensor& to) {
   if (from.dim() != to.dim()) return {};
-  if (ends_with(name, "attention.relative_bias") && from.size(2) == to.size(2) &&
+  if (name.ends_with("attention.relative_bias") && from.size(2) == to.size(2) &&
       from.size(0) % 2 == 1 && from.size(1) % 2 == 1) {
     return nn::resize_relative_bias(from, {(to.size(0) + 1) / 2, (to.size(1) + 1) / 2});
   }
@@ -78,8 +82,9 @@ torch::Tensor fit(const std::string& name, const torch::Tensor& from, const torc
   return {};
 }
 
-LoadReport copy_weights(models::QnAViT& model, const std::string& path,
-                        const SafetensorsFile& file) {
+// new_head: what of the head does not fit keeps its initial values.
+LoadReport copy_weights(models::QnAViT& model, const std::string& path, const SafetensorsFile& file,
+                        bool new_head) {
   torch::NoGradGuard no_grad;
   LoadReport report;
   std::set<std::string> used;
@@ -87,7 +92,7 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path,
   const auto tensors = named_tensors(*model);
   for (const auto& [name, tensor] : tensors) {
     const format::TensorView* view = file.find(name);
-    if (view == nullptr && name.starts_with("head.")) {
+    if (view == nullptr && new_head && name.starts_with("head.")) {
       report.push_back(fmt::format("{}: not in the file, newly initialised", name));
       continue;
     }
@@ -98,7 +103,8 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path,
     if (from.sizes() != to.sizes()) {
       const std::string sizes =
           fmt::format("{} -> {}", ops::sizes_text(from.sizes()), ops::sizes_text(to.sizes()));
-      const bool other_classes = name.starts_with("head.fc.") && from.dim() == to.dim() &&
+      const bool other_classes = new_head && name.starts_with("head.fc.") &&
+                                 from.dim() == to.dim() &&
                                  from.sizes().slice(1) == to.sizes().slice(1);
       if (other_classes) {
         report.push_back(fmt::format("{}: {}, newly initialised", name, sizes));
@@ -137,7 +143,9 @@ void save_model(const std::string& path, const models::QnAViT& model, const Mode
   check(info.labels.empty() || static_cast<int64_t>(info.labels.size()) == model->config().classes,
         "save_model: there are {} labels for {} classes", info.labels.size(),
         model->config().classes);
-  check(info.preprocess.channels() == model->config().in_channels,
+  // Pictures have 1 or 3 channels; a model of others is fed by other means.
+  const bool takes_pictures = model->config().in_channels == 1 || model->config().in_channels == 3;
+  check(!takes_pictures || info.preprocess.channels() == model->config().in_channels,
         "save_model: the model takes {} channels, its preprocessing makes {}",
         model->config().in_channels, info.preprocess.channels());
   std::vector<torch::Tensor> kept;  // the views' bytes
@@ -148,9 +156,8 @@ void save_model(const std::string& path, const models::QnAViT& model, const Mode
     views.push_back(view_of(name, kept.back()));
   }
   std::map<std::string, std::string> metadata = {
-      {"format", kFormat},
-      {"config", models::to_json(model->config()).dump()},
-      {"preprocess", data::to_json(info.preprocess).dump()}};
+      {"format", kFormat}, {"config", models::to_json(model->config()).dump()}};
+  if (takes_pictures) metadata["preprocess"] = data::to_json(info.preprocess).dump();
   if (!info.name.empty()) metadata["name"] = info.name;
   if (!info.labels.empty()) metadata["labels"] = json(info.labels).dump();
   if (!info.training.is_null()) metadata["training"] = info.training.dump();
@@ -159,14 +166,27 @@ void save_model(const std::string& path, const models::QnAViT& model, const Mode
 
 LoadedModel load_model(const std::string& path, const LoadOptions& options) {
   const SafetensorsFile file(path);
+  const auto format = file.metadata().find("format");
+  check(format == file.metadata().end() || format->second == kFormat,
+        "{}: the file's format is '{}', this program reads '{}'", path, format->second, kFormat);
   const models::QnAViTConfig written = read_config(path, file);
   LoadedModel loaded;
   loaded.info = read_info(path, file, written);
   models::QnAViTConfig config = options.config.value_or(written);
   if (options.classes.has_value()) config.classes = *options.classes;
   if (options.image_size.has_value()) config.image_size = *options.image_size;
+  // Before anything is built: a small file cannot ask for a large network.
+  double stored = 0;
+  for (const format::TensorView& view : file.tensors()) {
+    stored += static_cast<double>(view.bytes.size()) / static_cast<double>(size_of(view.dtype));
+  }
+  const models::Cost cost = models::total_cost(models::layer_costs(written, 1, 1));
+  // Twice: a missing tensor is for copy_weights to name.
+  check(static_cast<double>(cost.parameters) <= 2 * stored + 1e6,
+        "{}: the configuration asks for {} parameters, the file holds {:.0f}", path,
+        cost.parameters, stored);
   loaded.model = models::QnAViT(config);
-  loaded.report = copy_weights(loaded.model, path, file);
+  loaded.report = copy_weights(loaded.model, path, file, config.classes != written.classes);
   if (config.classes != written.classes && !loaded.info.labels.empty()) {
     loaded.info.labels.clear();
     loaded.report.push_back("labels: dropped, since the number of classes is another");
@@ -176,7 +196,7 @@ LoadedModel load_model(const std::string& path, const LoadOptions& options) {
 }
 
 LoadReport load_weights(models::QnAViT& model, const std::string& path) {
-  return copy_weights(model, path, SafetensorsFile(path));
+  return copy_weights(model, path, SafetensorsFile(path), /*new_head=*/true);
 }
 
 }  // namespace qna::checkpoint

@@ -80,7 +80,9 @@ json to_json(const Preprocess& preprocess) {
 }
 
 Preprocess preprocess_from_json(const json& object, const std::string& where) {
-  check(object.is_object(), "{}: preprocess must be an object, got {}", where, object.dump());
+  if (!object.is_object()) {
+    fail("{}: preprocess must be an object, got {}", where, object.dump());
+  }
   Preprocess result;
   for (const auto& [key, value] : object.items()) {
     const Field field{where, key, value};

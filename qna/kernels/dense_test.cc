@@ -2,6 +2,8 @@
 // choice of what stands before and behind the product.
 #include "qna/kernels/dense.h"
 
+#include <array>
+
 #include "qna/kernels/window_problem_test.h"
 
 namespace qna::kernels::testing {
@@ -480,6 +482,47 @@ TEST(Mlp, ARowDoesNotDependOnTheOthers) {
 }
 
 // Hidden values far outside of what an exponential holds.
+// The product before the MLP gives the same bits as one made by dense.
+TEST(Mlp, ProjectsFirst) {
+  for (const auto& [rows, inner, features] :
+       {std::array<int64_t, 3>{1, 1, 1}, {7, 5, 9}, {100, 40, 24}, {301, 64, 64}}) {
+    const MlpProblem problem(rows, features, 3 * features);
+    const Weights project(inner, features, 11, {});
+    const std::vector<float> mixed = normal_floats(rows * inner, 4);
+    for (const Implementation& implementation : implementations()) {
+      if (!implementation.supported) continue;
+      SCOPED_TRACE(fmt::format("{} {} {} {}", implementation.name, rows, inner, features));
+      ThreadRuntime runtime(2);
+      const PackedWeights first = problem.expand.pack(implementation, true, runtime);
+      const PackedWeights second = problem.contract.pack(implementation, true, runtime);
+      const PackedWeights before = project.pack(implementation, true, runtime);
+      std::vector<float> z(problem.x.size());
+      implementation.dense({.rows = rows,
+                            .x = mixed.data(),
+                            .weights = &before,
+                            .residual = problem.x.data(),
+                            .y = z.data()},
+                           runtime);
+      MlpArgs args{
+          .rows = rows, .x = z.data(), .expand = &first, .contract = &second, .y = nullptr};
+      const auto run = [&](MlpArgs call) {
+        return collect_guarded<float>(rows * features, [&](float* y) {
+          call.y = y;
+          implementation.mlp(call, runtime);
+        });
+      };
+      const std::vector<double> expected = run(args);
+      args.x = problem.x.data();
+      args.mixed = mixed.data();
+      args.project = &before;
+      // The reference does not round z to float32 in between.
+      EXPECT_TRUE(near(
+          run(args), expected,
+          &implementation == &implementations().front() ? tolerance(inner + 4 * features) : 0.0));
+    }
+  }
+}
+
 TEST(Mlp, LargeHiddenValues) {
   for (const float size : {1e3f, 1e15f, 1e30f}) {
     MlpProblem problem(13, 9, 30);

@@ -284,5 +284,41 @@ TEST(LayerBlockNorm, Epsilon) {
   }
 }
 
+// The MLP on each row of outputs gives the same bits as one over the whole map afterwards.
+TEST(LayerWithMlp, OnTheOutputs) {
+  for (const Row& row : kRows) {
+    if (row.options.upsample > 1) continue;
+    const BlockProblem<float> problem(row.shape, row.options);
+    const int64_t features = row.options.out_features;
+    const int64_t hidden = 3 * features;
+    const std::vector<float> up = normal_floats(features * hidden, 3);
+    const std::vector<float> down = normal_floats(features * hidden, 4);
+    for (const Implementation& implementation : implementations()) {
+      if (!implementation.supported) continue;
+      for (const int workers : {1, 2, 3}) {
+        SCOPED_TRACE(fmt::format("{} {} {} workers", implementation.name, row.what, workers));
+        ThreadRuntime runtime(workers);
+        const PackedWeights expand =
+            implementation.pack_matrix({features, hidden, up.data(), hidden, 1, nullptr}, runtime);
+        const PackedWeights contract = implementation.pack_matrix(
+            {hidden, features, down.data(), features, 1, nullptr}, runtime);
+        const LayerMlp mlp{&expand, &contract, Activation::kGeluTanh, {.wanted = true}};
+        const auto& layer = kernels_of<float>(implementation).layer;
+        const std::vector<double> plain = problem.layer.run(layer, workers);
+        std::vector<float> y(plain.begin(), plain.end());
+        implementation.mlp({.rows = static_cast<int64_t>(y.size()) / features,
+                            .x = y.data(),
+                            .expand = &expand,
+                            .contract = &contract,
+                            .y = y.data()},
+                           runtime);
+        const std::vector<double> joined =
+            problem.layer.run(layer, workers, [&](LayerArgs<float>& args) { args.mlp = &mlp; });
+        EXPECT_EQ(joined, std::vector<double>(y.begin(), y.end()));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace qna::kernels::testing

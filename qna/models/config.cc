@@ -87,8 +87,10 @@ struct Writer {
 class Reader {
  public:
   Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-    qna::check(object.is_object(), "model configuration: {} must be a table, got {}",
-               where_.empty() ? "the whole" : where_, object.dump());
+    if (!object.is_object()) {
+      fail("model configuration: {} must be a table, got {}", where_.empty() ? "the whole" : where_,
+           object.dump());
+    }
   }
 
   void operator()(const char* key, int64_t& field) const {
@@ -151,8 +153,10 @@ class Reader {
 
  private:
   int64_t integer(const char* key, const json& value) const {
-    qna::check(value.is_number_integer(), "model configuration: {} must be an integer, got {}",
-               name(key), value.dump());
+    // Numbers above int64_t are unsigned in nlohmann's library, and would wrap.
+    const bool fits = value.is_number_integer() &&
+                      (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
+    qna::check(fits, "model configuration: {} must be an integer, got {}", name(key), value.dump());
     return value.get<int64_t>();
   }
   const json& object_;
@@ -183,7 +187,6 @@ json from_toml(const toml::node& node) {
 }  // namespace
 
 void check(const QnAViTConfig& c) {
-  // Larger than any sensible network, small enough that no size below overflows.
   const auto in_range = [&](const std::string& name, int64_t value, int64_t least,
                             int64_t most = 1 << 16) {
     qna::check(value >= least && value <= most,
@@ -193,6 +196,7 @@ void check(const QnAViTConfig& c) {
     qna::check(std::isfinite(value) && value >= least && value <= most,
                "model configuration: {} must be from {} to {}, got {}", name, least, most, value);
   };
+  // Ranges larger than any sensible network; all of it together is bounded below.
   in_range("image_size (height)", c.image_size[0], 1);
   in_range("image_size (width)", c.image_size[1], 1);
   in_range("in_channels", c.in_channels, 1, 4096);
@@ -236,6 +240,16 @@ void check(const QnAViTConfig& c) {
         ", got {}",
         features, i, c.mlp_ratio);
   }
+  double parameters = 0;  // of the products, which are nearly all
+  for (size_t i = 0; i < c.stages.size(); ++i) {
+    const double features = static_cast<double>(c.features(i));
+    const double blocks =
+        static_cast<double>(c.stages[i].attention_blocks + c.stages[i].qna_blocks + 4);
+    parameters += blocks * (4 + 2 * c.mlp_ratio) * features * features;
+  }
+  qna::check(parameters <= 0x1p34,
+             "model configuration: the network must have at most 2^34 parameters, got about {:.3g}",
+             parameters);
 }
 
 json to_json(const QnAViTConfig& config) {
@@ -281,12 +295,16 @@ QnAViTConfig read_config(const std::string& path) {
   text << file.rdbuf();
   qna::check(file.good() && text.good(), "{}: cannot read the file", path);
   try {
-    if (path.ends_with(".json")) return config_from_json(json::parse(text.str()));
+    const auto shallow = [](int depth, json::parse_event_t, json&) {
+      qna::check(depth <= 64, "the file is nested too deeply");
+      return true;
+    };
+    if (path.ends_with(".json")) return config_from_json(json::parse(text.str(), shallow));
     qna::check(path.ends_with(".toml"), "{}: a model configuration ends in .toml or .json", path);
     return config_from_json(from_toml(toml::parse(text.str())));
   } catch (const toml::parse_error& error) {
     fail("{}, line {}: {}", path, error.source().begin.line, error.description());
-  } catch (const json::parse_error& error) {
+  } catch (const json::exception& error) {
     fail("{}: {}", path, error.what());
   } catch (const Error& error) {
     fail("{}: {}", path, error.what());

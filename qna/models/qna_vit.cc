@@ -37,6 +37,11 @@ torch::Tensor masked(const torch::Tensor& x, const torch::Tensor& mask, double o
   return mask.defined() ? x.masked_fill(~mask.unsqueeze(-1), otherwise) : x;
 }
 
+// Every n-th row and column of a mask, which may be undefined.
+torch::Tensor every(const torch::Tensor& mask, int64_t n) {
+  return mask.defined() ? mask.slice(1, 0, std::nullopt, n).slice(2, 0, std::nullopt, n) : mask;
+}
+
 torch::Tensor mean_over_positions(const torch::Tensor& x, const torch::Tensor& mask) {
   if (!mask.defined()) return x.mean(at::IntArrayRef{1, 2});
   return masked(x, mask, 0).sum({1, 2}) / mask.sum({1, 2}).clamp_min(1).unsqueeze(1);
@@ -108,12 +113,10 @@ torch::Tensor StemImpl::forward_resnet(const torch::Tensor& x, const torch::Tens
   torch::Tensor map = F::pad(x.permute({0, 3, 1, 2}), F::PadFuncOptions({2, right, 2, bottom}));
   map = nn::activate(norm->forward(conv->forward(map)), config_.activation);
   if (mask.defined()) {  // what is no image must not win the maximum
-    const torch::Tensor half = mask.slice(1, 0, std::nullopt, 2).slice(2, 0, std::nullopt, 2);
-    map = map.masked_fill(~half.unsqueeze(1), kMinusInfinity);
+    map = map.masked_fill(~every(mask, 2).unsqueeze(1), kMinusInfinity);
   }
   map = max_pool(map).permute({0, 2, 3, 1});
-  if (mask.defined()) map = map.nan_to_num(0, 0, 0);  // places without any image
-  return map.contiguous();
+  return masked(map, every(mask, 4), 0).contiguous();  // places without any image
 }
 
 torch::Tensor StemImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
@@ -161,8 +164,7 @@ torch::Tensor ConvPoolImpl::forward(const torch::Tensor& x, const torch::Tensor&
   map = norm->forward(map.permute({0, 2, 3, 1}));
   map = masked(map, mask, kMinusInfinity);
   map = max_pool(map.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
-  if (mask.defined()) map = map.nan_to_num(0, 0, 0);
-  return map.contiguous();
+  return masked(map, every(mask, 2), 0).contiguous();
 }
 
 // ---- stage ----
@@ -395,16 +397,25 @@ std::shared_ptr<torch::nn::Module> QnAViTImpl::clone(
   return copy;
 }
 
+void QnAViTImpl::forget_packed_weights() {
+  stem->forget_packed_weights();
+  for (Stage& stage : stages) {
+    for (nn::Block& block : stage->blocks) block->forget_packed_weights();
+    if (stage->downsample) stage->downsample->forget_packed_weights();
+  }
+  if (head) head->forget_packed_weights();
+}
+
+void QnAViTImpl::train(bool on) {
+  Module::train(on);
+  forget_packed_weights();
+}
+
 torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const {
   if (!mask.defined()) return mask;
   // A position counts where its first pixel does: for images that begin at the top left, that is
   // where any of its pixels does.
-  const int64_t stride = config_.stem_stride();
-  torch::Tensor map = mask.slice(1, 0, std::nullopt, stride).slice(2, 0, std::nullopt, stride);
-  for (size_t i = 0; i < index; ++i) {
-    map = map.slice(1, 0, std::nullopt, 2).slice(2, 0, std::nullopt, 2);
-  }
-  return map.contiguous();
+  return every(mask, config_.stride(index)).contiguous();
 }
 
 Pyramid QnAViTImpl::forward_pyramid(const torch::Tensor& x, const torch::Tensor& mask) {

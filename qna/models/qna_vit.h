@@ -30,6 +30,8 @@ class StemImpl : public torch::nn::Cloneable<StemImpl> {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   void reset() override;
 
+  void forget_packed_weights() { packed_.clear(); }
+
   torch::nn::Conv2d conv{nullptr};
   torch::nn::BatchNorm2d norm{nullptr};  // 'resnet' only
 
@@ -102,6 +104,7 @@ class ClassificationHeadImpl : public torch::nn::Cloneable<ClassificationHeadImp
   torch::Tensor pool(const torch::Tensor& x, const torch::Tensor& mask = {});
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   void reset() override;
+  void forget_packed_weights() { packed_.clear(); }
 
   torch::nn::LayerNorm norm{nullptr};
   nn::QnA qna{nullptr};  // 'qnav1' and 'qnav2'
@@ -129,7 +132,8 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
   explicit QnAViTImpl(const QnAViTConfig& config);
 
   // x [B, H, W, channels], any height and width. mask [B, H, W] bool, true where there is an image:
-  // what lies outside changes nothing inside, so images of different sizes can share a batch.
+  // in evaluation, what lies outside changes nothing inside, so images of different sizes can
+  // share a batch.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   // The last stage's map.
   torch::Tensor forward_features(const torch::Tensor& x, const torch::Tensor& mask = {});
@@ -144,6 +148,10 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
 
   // Blocks keep only their input for the backward pass and compute the rest again there.
   void set_checkpointing(bool wanted) { checkpointing_ = wanted; }
+
+  // See nn::Block. Done by train() and eval() too.
+  void forget_packed_weights();
+  void train(bool on = true) override;
 
   void reset() override;
   std::shared_ptr<torch::nn::Module> clone(

@@ -46,6 +46,10 @@ class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
   // The same by differentiable operators, whatever is wanted.
   torch::Tensor forward_differentiable(const torch::Tensor& x, const torch::Tensor& mask = {});
 
+  // Packs the weights again at the next call. Needed only after changes that version counters do
+  // not show: through a raw pointer or tensor.data(), as torch::optim::SGD makes them.
+  void forget_packed_weights() { packed_.clear(); }
+
   void reset() override;
   const BlockOptions& options() const { return options_; }
   int64_t features() const { return features_; }  // of the output

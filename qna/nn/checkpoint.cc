@@ -29,6 +29,12 @@ struct Surroundings {
   at::ScalarType dtype;
 };
 
+// Puts back what was, also when run throws.
+struct RestoreSurroundings {
+  ~RestoreSurroundings() { before.restore(); }
+  const Surroundings before = Surroundings::now();
+};
+
 // Autocast keeps lowered weights for later use in its region. Those made in here have no graph, or
 // one that is freed before that.
 struct NoAutocastCache {
@@ -62,13 +68,12 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     torch::AutoGradMode enabled(true);
     inputs.front() = inputs.front().detach().requires_grad_(wants_x);
 
-    const Surroundings before = Surroundings::now();
-    piece->surroundings.restore();
     const torch::Tensor y = [&] {
+      const RestoreSurroundings afterwards;
       const NoAutocastCache no_cache;
+      piece->surroundings.restore();
       return piece->run(inputs.front());
     }();
-    before.restore();
 
     variable_list wanted;
     for (const torch::Tensor& input : inputs) {

@@ -32,7 +32,8 @@ class Versioned {
     for (const torch::Tensor& source : sources) {
       // Tensors made in inference mode have no version counter.
       tracked = tracked && !source.is_inference();
-      stamps.push_back({source, source.const_data_ptr(), tracked ? source._version() : 0});
+      stamps.push_back(
+          {source, source.storage(), source.const_data_ptr(), tracked ? source._version() : 0});
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!tracked || value_ == nullptr || tag != tag_ || !same(stamps)) {
@@ -51,7 +52,8 @@ class Versioned {
 
  private:
   struct Stamp {
-    torch::Tensor tensor;  // held, so that its address means it alone
+    torch::Tensor tensor;  // held, as its memory is, so that their addresses mean them alone
+    c10::Storage storage;
     const void* data;
     int64_t version;
   };

@@ -6,6 +6,7 @@
 
 #include "qna/base/error.h"
 #include "qna/kernels/implementation.h"
+#include "qna/ops/layer_tables.h"
 #include "qna/ops/torch_runtime.h"
 
 namespace qna::ops {
@@ -21,6 +22,15 @@ void check_packed(const PackedWeights& weights, const char* name) {
   check(weights.owner == &kernels::chosen_implementation(),
         "{}: the weights were packed for another kernel than the chosen one; pack them again",
         name);
+}
+
+void check_mlp(const PackedMlp& mlp, int64_t features, const char* name) {
+  check_packed(mlp.expand, name);
+  check_packed(mlp.contract, name);
+  check(mlp.expand.inner == features && mlp.contract.inner == mlp.expand.columns &&
+            mlp.contract.columns == features,
+        "{}: the MLP must take and give {} features, got {} -> {}, {} -> {}", name, features,
+        mlp.expand.inner, mlp.expand.columns, mlp.contract.inner, mlp.contract.columns);
 }
 
 int64_t rows_of(const at::Tensor& x, int64_t features, const char* name) {
@@ -76,9 +86,8 @@ at::Tensor dense(const at::Tensor& x, const PackedWeights& weights, const DenseO
 
 at::Tensor project_mlp(const at::Tensor& x, const at::Tensor& mixed, const PackedWeights& project,
                        const PackedMlp& mlp) {
-  for (const PackedWeights* weights : {&project, &mlp.expand, &mlp.contract}) {
-    check_packed(*weights, "project_mlp");
-  }
+  check_packed(project, "project_mlp");
+  check_mlp(mlp, project.columns, "project_mlp");
   const int64_t rows = rows_of(x, mlp.expand.inner, "project_mlp");
   check(rows_of(mixed, project.inner, "project_mlp") == rows,
         "project_mlp: mixed must have as many rows as x, {}, got {}", sizes_text(x.sizes()),
@@ -110,28 +119,14 @@ PackedLayer pack_layer(const LayerParameters& p, const WindowGeometry& geometry)
                      .geometry = geometry,
                      .in_features = x.size(3),
                      .out_features = p.out_weight.size(2)};
-  const OptionalTensor score_weight = as_table(p.score_weight);
-  const OptionalTensor value_weight = as_table(p.value_weight);
-  const OptionalTensor value_bias = as_table(p.value_bias);
-  const OptionalTensor out_weight = as_table(p.out_weight);
-  const OptionalTensor out_bias = as_table(p.out_bias);
-  const OptionalTensor bias = as_table(p.bias);
-  const OptionalTensor tap_weights = as_table(p.tap_weights);
+  kernels::LayerArgs<float> args{};
+  args.shape = packed.shape;
+  args.in_features = packed.in_features;
+  args.out_features = packed.out_features;
+  const LayerTables tables(p);
+  tables.point(args);
   TorchRuntime runtime;
-  packed.weights = kernels::pack_layer<float>({.shape = packed.shape,
-                                               .in_features = packed.in_features,
-                                               .out_features = packed.out_features,
-                                               .x = nullptr,
-                                               .score_weight = table_pointer(score_weight),
-                                               .value_weight = table_pointer(value_weight),
-                                               .value_bias = table_pointer(value_bias),
-                                               .out_weight = table_pointer(out_weight),
-                                               .out_bias = table_pointer(out_bias),
-                                               .bias = table_pointer(bias),
-                                               .tap_weights = table_pointer(tap_weights),
-                                               .mask = nullptr,
-                                               .y = nullptr},
-                                              runtime);
+  packed.weights = kernels::pack_layer<float>(args, runtime);
   return packed;
 }
 
@@ -141,8 +136,7 @@ at::Tensor layer(const at::Tensor& x, const PackedLayer& packed, const OptionalT
   check_packed(packed.weights, kName);
   kernels::LayerMlp layer_mlp{};
   if (mlp != nullptr) {
-    check_packed(mlp->expand, kName);
-    check_packed(mlp->contract, kName);
+    check_mlp(*mlp, packed.out_features, kName);
     layer_mlp = {&mlp->expand, &mlp->contract, mlp->activation, mlp->norm};
   }
   check(x.dim() == 4 && x.size(3) == packed.in_features,
@@ -161,25 +155,19 @@ at::Tensor layer(const at::Tensor& x, const PackedLayer& packed, const OptionalT
           sizes_text(y.sizes()), sizes_text(residual->sizes()));
     added = residual->contiguous();
   }
+  kernels::LayerArgs<float> args{};
+  args.shape = shape;
+  args.in_features = packed.in_features;
+  args.out_features = packed.out_features;
+  args.x = input.const_data_ptr<float>();
+  args.mask = mask_pointer(taking_part);
+  args.y = y.data_ptr<float>();
+  args.norm = norm;
+  args.residual = data(added);
+  args.packed = &packed.weights;
+  args.mlp = mlp == nullptr ? nullptr : &layer_mlp;
   TorchRuntime runtime;
-  kernels::layer_forward<float>({.shape = shape,
-                                 .in_features = packed.in_features,
-                                 .out_features = packed.out_features,
-                                 .x = input.const_data_ptr<float>(),
-                                 .score_weight = nullptr,
-                                 .value_weight = nullptr,
-                                 .value_bias = nullptr,
-                                 .out_weight = nullptr,
-                                 .out_bias = nullptr,
-                                 .bias = nullptr,
-                                 .tap_weights = nullptr,
-                                 .mask = mask_pointer(taking_part),
-                                 .y = y.data_ptr<float>(),
-                                 .norm = norm,
-                                 .residual = data(added),
-                                 .packed = &packed.weights,
-                                 .mlp = mlp == nullptr ? nullptr : &layer_mlp},
-                                runtime);
+  kernels::layer_forward<float>(args, runtime);
   return y;
 }
 
@@ -237,7 +225,12 @@ at::Tensor norm_mean(const at::Tensor& x, const at::Tensor& weight, const at::Te
   const OptionalTensor scale = as_table(weight);
   const OptionalTensor shift = as_table(bias);
   OptionalTensor counted;
-  if (mask.has_value()) counted = mask->contiguous();
+  if (mask.has_value()) {
+    check(mask->scalar_type() == at::kBool && mask->sizes() == x.sizes().slice(0, 3),
+          "norm_mean: mask must be bool of {}, got {}", sizes_text(x.sizes().slice(0, 3)),
+          sizes_text(mask->sizes()));
+    counted = mask->contiguous();
+  }
   const uint8_t* counts = mask_pointer(counted);
   const at::Tensor out = at::empty({x.size(0), features}, x.options());
   TorchRuntime runtime;

@@ -9,6 +9,7 @@
 #include "qna/ops/autograd.h"
 #include "qna/ops/composite.h"
 #include "qna/ops/layer_autograd.h"
+#include "qna/ops/layer_tables.h"
 #include "qna/ops/registration.h"
 #include "qna/ops/torch_runtime.h"
 
@@ -143,33 +144,22 @@ WindowShape layer_shape(const at::Tensor& x, const LayerParameters& p, const Opt
 at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
                        const WindowShape& shape, int64_t upsample, const at::Tensor& kept) {
   const at::Tensor input = x.contiguous();
-  const OptionalTensor score_weight = as_table(p.score_weight);
-  const OptionalTensor value_weight = as_table(p.value_weight);
-  const OptionalTensor value_bias = as_table(p.value_bias);
-  const OptionalTensor out_weight = as_table(p.out_weight);
-  const OptionalTensor out_bias = as_table(p.out_bias);
-  const OptionalTensor bias = as_table(p.bias);
-  const OptionalTensor tap_weights = as_table(p.tap_weights);
+  const LayerTables tables(p);
   const at::Tensor y = empty_output(x, p, shape, upsample);
   TorchRuntime runtime;
   dispatch_type(x.scalar_type(), [&](auto type) {
     using T = decltype(type);
-    kernels::layer_forward<T>({.shape = shape,
-                               .in_features = x.size(3),
-                               .out_features = p.out_weight.size(2),
-                               .upsample = upsample,
-                               .x = pointer<const T>(input),
-                               .score_weight = table_pointer(score_weight),
-                               .value_weight = table_pointer(value_weight),
-                               .value_bias = table_pointer(value_bias),
-                               .out_weight = table_pointer(out_weight),
-                               .out_bias = table_pointer(out_bias),
-                               .bias = table_pointer(bias),
-                               .tap_weights = table_pointer(tap_weights),
-                               .mask = mask_pointer(mask),
-                               .y = pointer<T>(y),
-                               .kept = kept.defined() ? pointer<float>(kept) : nullptr},
-                              runtime);
+    kernels::LayerArgs<T> args{};
+    args.shape = shape;
+    args.in_features = x.size(3);
+    args.out_features = p.out_weight.size(2);
+    args.upsample = upsample;
+    args.x = pointer<const T>(input);
+    args.mask = mask_pointer(mask);
+    args.y = pointer<T>(y);
+    args.kept = kept.defined() ? pointer<float>(kept) : nullptr;
+    tables.point(args);
+    kernels::layer_forward<T>(args, runtime);
   });
   return y;
 }

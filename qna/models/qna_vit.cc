@@ -1,5 +1,8 @@
 #include "qna/models/qna_vit.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+
 #include <limits>
 
 #include "qna/base/error.h"
@@ -418,7 +421,7 @@ torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const
   return every(mask, config_.stride(index)).contiguous();
 }
 
-Pyramid QnAViTImpl::forward_pyramid(const torch::Tensor& x, const torch::Tensor& mask) {
+void QnAViTImpl::check_images(const torch::Tensor& x, const torch::Tensor& mask) const {
   qna::check(x.defined() && x.dim() == 4 && x.size(3) == config_.in_channels,
              "QnAViT: images must be [batch, height, width, {}], got {}", config_.in_channels,
              x.defined() ? ops::sizes_text(x.sizes()) : "an undefined tensor");
@@ -429,20 +432,48 @@ Pyramid QnAViTImpl::forward_pyramid(const torch::Tensor& x, const torch::Tensor&
                  (mask.scalar_type() == torch::kBool && mask.sizes() == x.sizes().slice(0, 3)),
              "QnAViT: mask must be bool of {}, got {}", ops::sizes_text(x.sizes().slice(0, 3)),
              mask.defined() ? ops::sizes_text(mask.sizes()) : "");
-  Pyramid pyramid;
+}
+
+torch::Tensor QnAViTImpl::run_stages(const torch::Tensor& x, const torch::Tensor& mask,
+                                     Pyramid* pyramid) {
   torch::Tensor map = stem->forward(x, mask);
   for (size_t i = 0; i < stages.size(); ++i) {
     const torch::Tensor map_mask = mask_at(mask, i);
     map = stages[i]->forward(map, map_mask, checkpointing_);
-    pyramid.maps.push_back(map);
-    pyramid.masks.push_back(map_mask);
+    if (pyramid != nullptr) {
+      pyramid->maps.push_back(map);
+      pyramid->masks.push_back(map_mask);
+    }
     if (!stages[i]->is_last()) map = stages[i]->forward_downsample(map, map_mask, checkpointing_);
   }
+  return map;
+}
+
+Pyramid QnAViTImpl::forward_pyramid(const torch::Tensor& x, const torch::Tensor& mask) {
+  check_images(x, mask);
+  Pyramid pyramid;
+  run_stages(x, mask, &pyramid);
   return pyramid;
 }
 
 torch::Tensor QnAViTImpl::forward_features(const torch::Tensor& x, const torch::Tensor& mask) {
-  return forward_pyramid(x, mask).maps.back();
+  check_images(x, mask);
+  // Images are independent of each other, and threads that share none of their work need not wait
+  // for each other after every layer: each takes its part of the batch, if the parts are equal.
+  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+  const bool equal_parts = threads > 1 && x.size(0) > 0 && x.size(0) % threads == 0;
+  if (!equal_parts || !ops::inference_kernels_serve(x)) return run_stages(x, mask, nullptr);
+  const int64_t size = x.size(0) / threads;
+  std::vector<torch::Tensor> parts(threads);
+  const at::ThreadLocalState here;  // whether gradients are wanted, above all
+  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    const at::ThreadLocalStateGuard same(here);
+    for (int64_t i = begin; i < end; ++i) {
+      const torch::Tensor part_mask = mask.defined() ? mask.narrow(0, i * size, size) : mask;
+      parts[i] = run_stages(x.narrow(0, i * size, size), part_mask, nullptr);
+    }
+  });
+  return torch::cat(parts);
 }
 
 torch::Tensor QnAViTImpl::forward_head(const torch::Tensor& features, const torch::Tensor& mask) {

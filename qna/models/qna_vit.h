@@ -163,6 +163,10 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
   ClassificationHead head{nullptr};  // empty for 0 classes
 
  private:
+  void check_images(const torch::Tensor& x, const torch::Tensor& mask) const;
+  // The last stage's map; those of all stages into `pyramid`, unless that is null.
+  torch::Tensor run_stages(const torch::Tensor& x, const torch::Tensor& mask, Pyramid* pyramid);
+
   QnAViTConfig config_;
   bool checkpointing_ = false;
 };

@@ -68,7 +68,7 @@ TEST(Registry, EveryModelIsBuilt) {
     EXPECT_EQ(parameters_of(model), entry.parameters);
     const Cost cost = cost_of(entry.config);
     EXPECT_EQ(cost.parameters, entry.parameters);
-    EXPECT_NEAR(cost.flops / 1e9, entry.gflops, 0.002 * entry.gflops);
+    EXPECT_NEAR(cost.flops / 1e9, entry.gflops, 0.005 * entry.gflops);
   }
 }
 

@@ -1,0 +1,32 @@
+// Random numbers as a pure function of what they are for, so that a run can be repeated, resumed
+// and divided among threads and processes without a change in any number.
+#pragma once
+
+#include <cstdint>
+
+namespace qna::data {
+
+// SplitMix64 (Steele, Lea, Flood 2014). The standard library's distributions differ between
+// implementations; these do not.
+class Random {
+ public:
+  // Numbers for one purpose: what changes in any argument changes all of them.
+  explicit Random(uint64_t seed, uint64_t epoch = 0, uint64_t index = 0, uint64_t purpose = 0);
+
+  uint64_t next();
+  double uniform();                         // [0, 1)
+  double uniform(double low, double high);  // [low, high)
+  int64_t below(int64_t count);             // 0 .. count - 1, each equally likely
+  bool chance(double probability);
+  double normal();
+  double beta(double alpha);  // Beta(alpha, alpha)
+
+ private:
+  double gamma(double shape);
+  uint64_t state_;
+};
+
+// What numbers are drawn for, the last argument of Random.
+enum Purpose : uint64_t { kOrder = 1, kAugment = 2, kMix = 3, kSplit = 4 };
+
+}  // namespace qna::data

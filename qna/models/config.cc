@@ -1,25 +1,22 @@
 #include "qna/models/config.h"
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 
 #include "qna/base/error.h"
+#include "qna/format/fields.h"
+#include "qna/format/toml.h"
 
 namespace qna::models {
 namespace {
 
 using nlohmann::json;
 
-template <typename Enum>
-struct EnumName {
-  Enum value;
-  const char* name;
-};
+using format::EnumName;
+using format::Fields;
+
+constexpr const char* kSubject = "model configuration";
 
 constexpr EnumName<StemKind> kStems[] = {{StemKind::kPatch, "patch"},
                                          {StemKind::kResNet, "resnet"}};
@@ -82,107 +79,6 @@ struct Writer {
   }
   void operator()(const char* key, const auto& value) const { out[key] = value; }
 };
-
-// Reads fields out of an object and in the end refuses what was not asked for.
-class Reader {
- public:
-  Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) {
-      fail("model configuration: {} must be a table, got {}", where_.empty() ? "the whole" : where_,
-           object.dump());
-    }
-  }
-
-  void operator()(const char* key, int64_t& field) const {
-    if (const json* value = find(key)) field = integer(key, *value);
-  }
-  void operator()(const char* key, double& field) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    qna::check(value->is_number(), "model configuration: {} must be a number, got {}", name(key),
-               value->dump());
-    field = value->get<double>();
-  }
-  void operator()(const char* key, bool& field) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    qna::check(value->is_boolean(), "model configuration: {} must be true or false, got {}",
-               name(key), value->dump());
-    field = value->get<bool>();
-  }
-  void operator()(const char* key, std::array<int64_t, 2>& field) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    if (!value->is_array()) {
-      field.fill(integer(key, *value));
-      return;
-    }
-    qna::check(value->size() == 2,
-               "model configuration: {} must be one number, or height and width, got {}", name(key),
-               value->dump());
-    for (int i = 0; i < 2; ++i) field[i] = integer(key, (*value)[i]);
-  }
-  template <typename Enum, size_t n>
-  void choose(const char* key, Enum& field, const EnumName<Enum> (&names)[n]) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    std::string all;
-    for (const auto& [candidate, text] : names) {
-      if (*value == text) {
-        field = candidate;
-        return;
-      }
-      all += all.empty() ? text : std::string(", ") + text;
-    }
-    fail("model configuration: {} must be one of {}, got {}", name(key), all, value->dump());
-  }
-
-  const json* find(const char* key) const {
-    known_.insert(key);
-    const auto found = object_.find(key);
-    return found == object_.end() ? nullptr : &*found;
-  }
-  std::string name(const std::string& key) const {
-    return where_.empty() ? key : where_ + "." + key;
-  }
-  void refuse_unknown() const {
-    for (const auto& [key, value] : object_.items()) {
-      qna::check(known_.contains(key), "model configuration: unknown key '{}'", name(key));
-    }
-  }
-
- private:
-  int64_t integer(const char* key, const json& value) const {
-    // Numbers above int64_t are unsigned in nlohmann's library, and would wrap.
-    const bool fits = value.is_number_integer() &&
-                      (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
-    qna::check(fits, "model configuration: {} must be an integer, got {}", name(key), value.dump());
-    return value.get<int64_t>();
-  }
-  const json& object_;
-  const std::string where_;
-  mutable std::set<std::string> known_;
-};
-
-json from_toml(const toml::node& node) {
-  json out;
-  node.visit([&](const auto& value) {
-    if constexpr (toml::is_table<decltype(value)>) {
-      out = json::object();
-      for (const auto& [key, child] : value) out[std::string(key.str())] = from_toml(child);
-    } else if constexpr (toml::is_array<decltype(value)>) {
-      out = json::array();
-      for (const toml::node& child : value) out.push_back(from_toml(child));
-    } else if constexpr (toml::is_string<decltype(value)> || toml::is_integer<decltype(value)> ||
-                         toml::is_floating_point<decltype(value)> ||
-                         toml::is_boolean<decltype(value)>) {
-      out = value.get();
-    } else {
-      fail("model configuration: dates and times have no place here");
-    }
-  });
-  return out;
-}
 
 }  // namespace
 
@@ -271,59 +167,31 @@ json to_json(const QnAViTConfig& config) {
 
 QnAViTConfig config_from_json(const json& object) {
   QnAViTConfig config;
-  const Reader reader(object, "");
-  visit_config(config, reader, [&](const char* key, auto& field, const auto& names) {
-    reader.choose(key, field, names);
+  const Fields fields(object, kSubject);
+  visit_config(config, fields, [&](const char* key, auto& field, const auto& names) {
+    fields.choose(key, field, names);
   });
-  const json* stages = reader.find("stages");
-  reader.refuse_unknown();
-  qna::check(stages != nullptr && stages->is_array(),
-             "model configuration: stages must be a list of tables, got {}",
-             stages == nullptr ? "nothing" : stages->dump());
-  for (size_t i = 0; i < stages->size(); ++i) {
-    const Reader stage((*stages)[i], fmt::format("stages[{}]", i));
+  const json* stages = fields.find("stages");
+  qna::check(stages != nullptr,
+             "model configuration: stages must be a list of tables, got nothing");
+  for (const Fields& stage : fields.tables("stages")) {
     visit_stage(config.stages.emplace_back(), stage);
     stage.refuse_unknown();
   }
+  fields.refuse_unknown();
   check(config);
   return config;
 }
 
 QnAViTConfig read_config(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  qna::check(file.good() && text.good(), "{}: cannot read the file", path);
   try {
-    const auto shallow = [](int depth, json::parse_event_t, json&) {
-      qna::check(depth <= 64, "the file is nested too deeply");
-      return true;
-    };
-    if (path.ends_with(".json")) return config_from_json(json::parse(text.str(), shallow));
-    qna::check(path.ends_with(".toml"), "{}: a model configuration ends in .toml or .json", path);
-    return config_from_json(from_toml(toml::parse(text.str())));
-  } catch (const toml::parse_error& error) {
-    fail("{}, line {}: {}", path, error.source().begin.line, error.description());
-  } catch (const json::exception& error) {
-    fail("{}: {}", path, error.what());
+    return config_from_json(format::read_toml_or_json(path));
   } catch (const Error& error) {
-    fail("{}: {}", path, error.what());
+    const std::string message = error.what();
+    fail("{}{}", message.starts_with(path) ? "" : path + ": ", message);
   }
 }
 
-std::string to_toml(const QnAViTConfig& config) {
-  const json object = to_json(config);
-  std::string out;
-  for (const auto& [key, value] : object.items()) {
-    if (key != "stages") out += fmt::format("{} = {}\n", key, value.dump());
-  }
-  for (const json& stage : object["stages"]) {
-    out += "\n[[stages]]\n";
-    for (const auto& [key, value] : stage.items()) {
-      out += fmt::format("{} = {}\n", key, value.dump());
-    }
-  }
-  return out;
-}
+std::string to_toml(const QnAViTConfig& config) { return format::to_toml(to_json(config)); }
 
 }  // namespace qna::models

@@ -8,10 +8,10 @@
 namespace qna::data {
 
 struct Mix {
-  double mixup = 0;               // alpha of the Beta distribution; 0: no mixup
-  double cutmix = 0;              // the same for CutMix
-  double probability = 1;         // that a batch is mixed at all
-  double switch_probability = .5; // that it is CutMix, where both are wanted
+  double mixup = 0;                // alpha of the Beta distribution; 0: no mixup
+  double cutmix = 0;               // the same for CutMix
+  double probability = 1;          // that a batch is mixed at all
+  double switch_probability = .5;  // that it is CutMix, where both are wanted
   bool operator==(const Mix&) const = default;
 };
 

@@ -2,15 +2,20 @@
 // and divided among threads and processes without a change in any number.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace qna::data {
 
-// SplitMix64 (Steele, Lea, Flood 2014). The standard library's distributions differ between
-// implementations; these do not.
+// SplitMix64 (Steele, Lea, Flood 2014): the next number of the stream that `state` is in.
+uint64_t split_mix(uint64_t& state);
+
+// The standard library's distributions differ between implementations; these do not, but for the
+// last bit of normal() and beta(), which use the logarithm, power and sine of the C library.
 class Random {
  public:
-  // Numbers for one purpose: what changes in any argument changes all of them.
+  // Numbers for one purpose: what changes in any argument changes all of them. The stream starts at
+  //   s = seed; s = split_mix(s) + v for v = epoch, index, purpose in turn; s = split_mix(s).
   explicit Random(uint64_t seed, uint64_t epoch = 0, uint64_t index = 0, uint64_t purpose = 0);
 
   uint64_t next();
@@ -18,10 +23,12 @@ class Random {
   double uniform(double low, double high);  // [low, high)
   int64_t below(int64_t count);             // 0 .. count - 1, each equally likely
   bool chance(double probability);
-  double normal();
-  double beta(double alpha);  // Beta(alpha, alpha)
+  double normal();                          // mean 0, variance 1
+  void normals(float* out, int64_t count);  // the same, twice as fast
+  double beta(double alpha);                // Beta(alpha, alpha)
 
  private:
+  std::array<double, 2> normal_pair();
   double gamma(double shape);
   uint64_t state_;
 };

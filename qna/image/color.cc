@@ -5,11 +5,6 @@
 namespace qna::image {
 namespace {
 
-// 0.299 R + 0.587 G + 0.114 B (ITU-R 601) in units of 2^-16. They add up to 2^16: white is 255.
-uint8_t luma(const uint8_t* rgb) {
-  return static_cast<uint8_t>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
-}
-
 // round(a * b / 255) for a, b in [0, 255].
 int multiply(int a, int b) {
   const int product = a * b + 128;

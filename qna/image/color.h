@@ -7,6 +7,16 @@
 
 namespace qna::image {
 
+// 0.299 R + 0.587 G + 0.114 B (ITU-R 601) in units of 2^-16. They add up to 2^16: white is 255.
+inline constexpr uint32_t kLumaRed = 19595;
+inline constexpr uint32_t kLumaGreen = 38470;
+inline constexpr uint32_t kLumaBlue = 7471;
+
+inline uint8_t luma(const uint8_t* rgb) {
+  return static_cast<uint8_t>(
+      (rgb[0] * kLumaRed + rgb[1] * kLumaGreen + rgb[2] * kLumaBlue + 0x8000u) >> 16);
+}
+
 // From grey to red, green, blue or back; the picture itself when it has that many channels already.
 Image to_channels(Image image, int64_t channels);
 

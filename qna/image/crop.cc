@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "qna/base/error.h"
-#include "qna/image/orientation.h"
 
 namespace qna::image {
 namespace {
@@ -66,7 +65,22 @@ Image center_crop(const Image& image, int64_t height, int64_t width) {
 
 Image flip(const Image& image) {
   check_image(image, "flip");
-  return turn_upright(image, 2);
+  Image out = make_image(image.height, image.width, image.channels);
+  for (int64_t y = 0; y < image.height; ++y) {
+    if (image.channels == 1) {
+      std::reverse_copy(image.row(y), image.row(y) + image.width, out.row(y));
+      continue;
+    }
+    const uint8_t* from = image.row(y) + image.row_bytes();
+    uint8_t* to = out.row(y);
+    for (int64_t x = 0; x < image.width; ++x, to += 3) {
+      from -= 3;
+      to[0] = from[0];
+      to[1] = from[1];
+      to[2] = from[2];
+    }
+  }
+  return out;
 }
 
 }  // namespace qna::image

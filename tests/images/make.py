@@ -7,6 +7,7 @@
 pictures.txt: file, width, height, then a hash of the pixels as RGB and as grey.
 scaled.txt:   file, divisor, the same of a JPEG picture decoded at 1/divisor of its size.
 resize.txt:   height, width, channels, new height, new width, filter, box, hash of the pixels.
+change.txt:   height, width, channels, noise or dim, change, filter or -, numbers, hash of the pixels.
 
 The hash is FNV-1a of 64 bits. Hashes will do because the pixels must be equal to the bit.
 """
@@ -17,7 +18,7 @@ import random
 import struct
 import zlib
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageEnhance, ImageOps
 
 FOLDER = pathlib.Path(__file__).parent
 WIDTH, HEIGHT = 21, 18  # no multiples of 8 or 16
@@ -306,7 +307,112 @@ def write_resize():
     (FOLDER / "resize.txt").write_text("".join(lines))
 
 
+# ---- changes of colour and place ----
+
+FILL = (124, 116, 104)  # red, green, blue; grey takes the first
+FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+def solarize_add(image, amount):
+    table = [min(255, v + amount) if v < 128 else v for v in range(256)]
+    return image.point(table * len(image.getbands()))
+
+
+def affine(image, numbers, filter):
+    fill = FILL if image.mode == "RGB" else FILL[0]
+    return image.transform(
+        image.size, Image.Transform.AFFINE, numbers, FILTERS[filter], fillcolor=fill
+    )
+
+
+def rotate(image, degrees, filter):
+    fill = FILL if image.mode == "RGB" else FILL[0]
+    return image.rotate(degrees, FILTERS[filter], fillcolor=fill)
+
+
+TONES = {
+    "autocontrast": (lambda image: ImageOps.autocontrast(image), [()]),
+    "equalize": (lambda image: ImageOps.equalize(image), [()]),
+    "invert": (lambda image: ImageOps.invert(image), [()]),
+    "posterize": (ImageOps.posterize, [(0,), (1,), (2,), (4,), (7,), (8,)]),
+    "solarize": (ImageOps.solarize, [(0,), (1,), (26,), (128,), (255,), (256,)]),
+    "solarize_add": (solarize_add, [(0,), (1,), (99,), (110,), (128,), (255,)]),
+}
+FACTORS = [(v,) for v in (-1.0, 0.0, 0.1, 0.19, 0.5, 0.7234567, 1.0, 1.3, 1.81, 1.9, 10.0)]
+ENHANCES = {
+    "brightness": ImageEnhance.Brightness,
+    "contrast": ImageEnhance.Contrast,
+    "saturation": ImageEnhance.Color,
+    "sharpness": ImageEnhance.Sharpness,
+}
+PLACES = {
+    "rotate": (
+        rotate,
+        [(v,) for v in (0.0, 0.01, 13.37, 27.0, -27.0, 45.0, 90.0, -90.0, 180.0, 333.3, 725.5)],
+    ),
+    "shear_x": (
+        lambda image, v, filter: affine(image, (1, v, 0, 0, 1, 0), filter),
+        [(v,) for v in (0.0, 0.27, -0.27, 0.3)],
+    ),
+    "shear_y": (
+        lambda image, v, filter: affine(image, (1, 0, 0, v, 1, 0), filter),
+        [(v,) for v in (0.0, 0.27, -0.27, 0.3)],
+    ),
+    "translate_x": (
+        lambda image, v, filter: affine(image, (1, 0, v * image.width, 0, 1, 0), filter),
+        [(v,) for v in (0.0, 0.405, -0.405, 1.0, 0.5)],
+    ),
+    "translate_y": (
+        lambda image, v, filter: affine(image, (1, 0, 0, 0, 1, v * image.height), filter),
+        [(v,) for v in (0.0, 0.405, -0.405, 1.0, 0.5)],
+    ),
+    "affine": (
+        lambda image, *rest: affine(image, rest[:-1], rest[-1]),
+        [
+            (0.31, 0.02, 1.25, -0.07, 0.4, 0.125),
+            (3.5, 0.5, -2.25, 0.25, 2.75, -3.5),
+            (0.0, 1.0, 0.0, 1.0, 0.0, 0.0),
+            (1e300, 0.0, -1e300, 0.0, 1.0, 0.0),
+        ],
+    ),
+}
+
+
+def change_cases():
+    for name, (change, arguments) in TONES.items():
+        for numbers in arguments:
+            yield name, "-", numbers, lambda image: change(image, *numbers)
+    for name, enhance in ENHANCES.items():
+        for numbers in FACTORS:
+            yield name, "-", numbers, lambda image: enhance(image).enhance(*numbers)
+    for name, (change, arguments) in PLACES.items():
+        for numbers in arguments:
+            for filter in FILTERS:
+                yield name, filter, numbers, lambda image: change(image, *numbers, filter)
+
+
+def write_change():
+    lines = []
+    sizes = [(1, 1), (1, 7), (7, 1), (2, 2), (2, 9), (3, 3), (5, 4), (17, 33), (40, 31), (64, 70)]
+    for height, width in sizes:
+        for channels in (1, 3):
+            for kind in ("noise", "dim"):
+                data = noise(height * width * channels)
+                if kind == "dim":
+                    data = bytes(v // 3 + 40 for v in data)
+                mode = "L" if channels == 1 else "RGB"
+                image = Image.frombytes(mode, (width, height), data)
+                for name, filter, numbers, change in change_cases():
+                    if kind == "dim" and name not in TONES:
+                        continue
+                    words = [height, width, channels, kind, name, filter, len(numbers), *numbers]
+                    words.append(fnv(change(image).tobytes()))
+                    lines.append(" ".join(map(str, words)) + "\n")
+    (FOLDER / "change.txt").write_text("".join(lines))
+
+
 if __name__ == "__main__":
     write_pictures()
     write_scaled()
     write_resize()
+    write_change()

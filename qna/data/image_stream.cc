@@ -1,10 +1,10 @@
 #include "qna/data/image_stream.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "qna/base/error.h"
+#include "qna/data/picture_name.h"
 #include "qna/image/read.h"
 
 namespace qna::data {
@@ -71,12 +71,6 @@ std::optional<PreparedImage> ImageStream::next() {
 
 std::vector<std::string> find_images(const std::vector<std::string>& paths) {
   namespace fs = std::filesystem;
-  const auto is_picture = [](const fs::path& path) {
-    std::string ending = path.extension().string();
-    std::transform(ending.begin(), ending.end(), ending.begin(),
-                   [](unsigned char c) { return std::tolower(c); });
-    return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-  };
   std::vector<std::string> found;
   for (const std::string& path : paths) {
     std::error_code error;
@@ -90,7 +84,7 @@ std::vector<std::string> find_images(const std::vector<std::string>& paths) {
                                           error);
     for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
       std::error_code ignored;
-      if (walk->is_regular_file(ignored) && is_picture(walk->path())) {
+      if (walk->is_regular_file(ignored) && has_picture_ending(walk->path().filename().string())) {
         found.push_back(walk->path().string());
       }
     }

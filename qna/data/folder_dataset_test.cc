@@ -1,0 +1,98 @@
+#include "qna/data/folder_dataset.h"
+
+#include <filesystem>
+
+#include "qna/data/dataset_test.h"
+#include "tests/support/temporary_folder.h"
+
+namespace qna::data {
+namespace {
+
+using namespace ::qna::data::testing;
+using ::qna::testing::TemporaryFolder;
+
+std::string complaint_of(const std::string& root, const Names& class_names = {}) {
+  return complaint([&] { FolderDataset(root, class_names); });
+}
+
+TEST(FolderDataset, ClassesByNameThenPicturesByPath) {
+  const TemporaryFolder folder;
+  write_picture(folder.path("dog/b.png"), plain_picture(4));
+  write_picture(folder.path("dog/a.PNG"), plain_picture(3));
+  write_picture(folder.path("cat/deep/er/x.Png"), plain_picture(1));
+  write_picture(folder.path("cat/y.png"), plain_picture(2));
+  write_picture(folder.path("Zebra/z.png"), plain_picture(0));  // capitals sort first
+  put(folder.path("notes.txt"), "no class");
+  put(folder.path("dog/notes.txt"), "no picture");
+  put(folder.path("dog/._b.png"), "what macOS writes");
+  std::filesystem::create_directories(folder.path(".hidden"));
+  std::filesystem::create_directories(folder.path("dog/.thumbnails"));
+  put(folder.path("dog/.thumbnails/b.png"), "hidden");
+  std::filesystem::create_directories(folder.path("dog/looks_like.png"));
+
+  const FolderDataset dataset(folder.folder().string());
+  EXPECT_EQ(dataset.classes(), (Names{"Zebra", "cat", "dog"}));
+  EXPECT_EQ(content_of(dataset), (Content{{0, 0}, {1, 1}, {2, 1}, {3, 2}, {4, 2}}));
+  EXPECT_EQ(dataset.name(1), folder.path("cat/deep/er/x.Png"));
+  EXPECT_EQ(dataset.read(0, 1).channels, 1);
+  EXPECT_THROW(dataset.label(5), Error);
+  EXPECT_THROW(dataset.name(-1), Error);
+  EXPECT_THROW(dataset.read(5, 3), Error);
+}
+
+TEST(FolderDataset, GivenNamesDecideTheLabels) {
+  const TemporaryFolder folder;
+  write_picture(folder.path("a/1.png"), plain_picture(1));
+  write_picture(folder.path("c/3.png"), plain_picture(3));
+  const FolderDataset dataset(folder.folder().string(), {"c", "b", "a"});
+  EXPECT_EQ(dataset.classes(), (Names{"c", "b", "a"}));
+  EXPECT_EQ(content_of(dataset), (Content{{3, 0}, {1, 2}}));  // b may lack pictures
+  EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "b"}), "'c' is not among"));
+  EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "c", "a"}), "'a' twice"));
+  EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "c", ""}), "empty name"));
+}
+
+TEST(FolderDataset, FollowsLinksToFilesAndClasses) {
+  const TemporaryFolder folder;
+  write_picture(folder.path("store/x.png"), plain_picture(7));
+  std::filesystem::create_directories(folder.path("root/b"));
+  std::filesystem::create_symlink(folder.path("store"), folder.path("root/a"));
+  std::filesystem::create_symlink(folder.path("store/x.png"), folder.path("root/b/y.png"));
+  EXPECT_EQ(content_of(FolderDataset(folder.path("root"))), (Content{{7, 0}, {7, 1}}));
+}
+
+TEST(FolderDataset, MistakesSayWhatToDo) {
+  const TemporaryFolder folder;
+  const std::string root = folder.path("root");
+  EXPECT_EQ(complaint_of(root), root +
+                                    ": there is no such folder; give the folder that has one "
+                                    "folder of pictures per class");
+  put(folder.path("file"), "");
+  EXPECT_EQ(complaint_of(folder.path("file")), folder.path("file") + ": this is not a folder");
+  std::filesystem::create_directories(root);
+  EXPECT_EQ(complaint_of(root), root +
+                                    ": there are no folders of pictures in it; a data set has "
+                                    "one folder per class: <class>/<picture>.jpg");
+  write_picture(root + "/a.png", plain_picture(1));
+  EXPECT_EQ(complaint_of(root), root +
+                                    ": the pictures lie directly in it; a data set has one "
+                                    "folder per class: <class>/<picture>.jpg");
+  write_picture(root + "/full/a.png", plain_picture(1));
+  EXPECT_EQ(complaint_of(root), "");
+  std::filesystem::create_directories(root + "/empty/below");
+  EXPECT_EQ(complaint_of(root), root +
+                                    ": the class 'empty' has no picture: there is no .jpg, "
+                                    ".jpeg or .png file in its folder; fill the folder or "
+                                    "remove it");
+}
+
+TEST(FolderDataset, ABrokenPictureIsNamedWhenRead) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path("a"));
+  put(folder.path("a/bad.jpg"), "no picture");
+  const FolderDataset dataset(folder.folder().string());
+  EXPECT_TRUE(contains(complaint([&] { dataset.read(0, 3); }), folder.path("a/bad.jpg")));
+}
+
+}  // namespace
+}  // namespace qna::data

@@ -1,0 +1,26 @@
+// A data set by its path, of whatever kind it is; docs/data.md shows the layouts.
+#pragma once
+
+#include "qna/data/dataset.h"
+
+namespace qna::data {
+
+struct DatasetOptions {
+  // A folder of idx files (MNIST's format), a folder of class folders, or a tar file of them.
+  std::string path;
+  // "train", "val", "test" or another name: a folder inside `path`, and of idx files those of
+  // train or t10k. If there is only one of "val" and "test", it stands for both. Empty: the class
+  // folders lie directly in `path`; of idx files, those of train.
+  std::string split = {};
+  // Above 0: this share of the training pictures, those in "train" or else directly in `path`, is
+  // "val", and the rest is "train"; see split_dataset() of subset.h. "test" stays as it is.
+  double val_fraction = 0;
+  uint64_t split_seed = 0;
+  // In order of the labels. Empty: the names of the folders, sorted, or "0", "1" ... of idx files.
+  std::vector<std::string> class_names = {};
+};
+
+// Throws qna::Error that names the path and says what was expected there.
+std::shared_ptr<const Dataset> open_dataset(const DatasetOptions& options);
+
+}  // namespace qna::data

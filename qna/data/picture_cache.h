@@ -1,0 +1,43 @@
+// Decoded pictures, kept for the next epoch as long as there is room.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "qna/image/image.h"
+
+namespace qna::data {
+
+// First come, first kept: in an epoch every picture is used once, so throwing out the oldest would
+// throw out each before its next use. Safe from many threads; no lock is held for long.
+class PictureCache {
+ public:
+  explicit PictureCache(size_t max_bytes) : left_(max_bytes) {}
+
+  // None if it is not there.
+  std::shared_ptr<const image::Image> find(int64_t index) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = pictures_.find(index);
+    return found == pictures_.end() ? nullptr : found->second;
+  }
+
+  // Kept if there is room.
+  void put(int64_t index, std::shared_ptr<const image::Image> picture) {
+    const size_t bytes = picture->pixels.capacity() + kEntryBytes;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (bytes > left_) return;
+    if (pictures_.emplace(index, std::move(picture)).second) left_ -= bytes;
+  }
+
+ private:
+  static constexpr size_t kEntryBytes = 160;  // of the map and the Image itself, about
+
+  mutable std::mutex mutex_;
+  size_t left_;
+  std::unordered_map<int64_t, std::shared_ptr<const image::Image>> pictures_;
+};
+
+}  // namespace qna::data

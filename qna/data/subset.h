@@ -1,0 +1,39 @@
+// A part of a data set, such as the pictures held back for validation.
+#pragma once
+
+#include "qna/data/dataset.h"
+
+namespace qna::data {
+
+class Subset final : public Dataset {
+ public:
+  // Picture i is picture indices[i] of `whole`.
+  Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);
+
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  int64_t label(int64_t index) const override { return whole_->label(of_whole(index)); }
+  std::string name(int64_t index) const override { return whole_->name(of_whole(index)); }
+  image::Image read(int64_t index, int64_t channels) const override {
+    return whole_->read(of_whole(index), channels);
+  }
+  const std::vector<std::string>& classes() const override { return whole_->classes(); }
+  const std::vector<int64_t>& indices() const { return indices_; }
+
+ private:
+  int64_t of_whole(int64_t index) const;
+
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<int64_t> indices_;
+};
+
+struct Split {
+  std::shared_ptr<const Subset> train;
+  std::shared_ptr<const Subset> val;
+};
+
+// Of the n pictures of each class, round(n * val_fraction) go to val, but at least one stays in
+// train: the first ones of permutation(n, Random(seed, 0, label, kSplit)). The others are train.
+// Both keep the order of the whole. Nothing but the labels, the fraction and the seed matters.
+Split split_dataset(std::shared_ptr<const Dataset> whole, double val_fraction, uint64_t seed);
+
+}  // namespace qna::data

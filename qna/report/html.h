@@ -1,0 +1,35 @@
+// Pages that need nothing but themselves: no scripts, no fonts, no pictures from elsewhere. What
+// is made here is well-formed XML as well, so that a test can read it strictly.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "qna/image/image.h"
+
+namespace qna::report {
+
+// Bytes that are not UTF-8 become U+FFFD.
+std::string valid_utf8(std::string_view text);
+
+// Text that shows as itself between tags and in quoted attributes, whoever wrote it: & < > " ' as
+// entities; bytes that are not UTF-8, and control characters that XML forbids, as U+FFFD.
+std::string escape(std::string_view text);
+
+// Of RFC 4648, with padding.
+std::string base64(std::string_view bytes);
+
+// data:image/png;base64,...
+std::string png_data_uri(const image::Image& picture);
+
+// <img> with the picture inside. alt: what is said where it cannot be seen; escaped here.
+std::string picture_tag(const image::Image& picture, std::string_view alt);
+
+// A card with a heading; `body` is HTML.
+std::string card(std::string_view heading, std::string_view body);
+
+// The whole page around `body`, which is HTML. Light or dark as the reader's system is, one column
+// on a phone, and on paper without backgrounds.
+std::string page(std::string_view title, std::string_view body);
+
+}  // namespace qna::report

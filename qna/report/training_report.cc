@@ -1,0 +1,107 @@
+#include "qna/report/training_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "qna/base/file.h"
+#include "qna/image/resize.h"
+#include "qna/report/html.h"
+
+namespace qna::report {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+image::Image shrunk(const image::Image& picture, int64_t side) {
+  image::check_image(picture, "TrainingReport");
+  const int64_t longer = std::max(picture.height, picture.width);
+  if (longer <= side) return picture;
+  const auto scaled = [&](int64_t size) { return std::max<int64_t>(1, size * side / longer); };
+  return image::resize(picture, scaled(picture.height), scaled(picture.width),
+                       image::Filter::kBicubic);
+}
+
+std::string description_list(const char* kind, const Pairs& pairs) {
+  // The big numbers are boxes, so each pair needs one element around it.
+  const bool boxes = std::string_view(kind) == "numbers";
+  std::string html = fmt::format("<dl class=\"{}\">\n", kind);
+  for (const auto& [label, value] : pairs) {
+    html += fmt::format("{}<dt>{}</dt><dd>{}</dd>{}\n", boxes ? "<div>" : "", escape(label),
+                        escape(value), boxes ? "</div>" : "");
+  }
+  return html + "</dl>\n";
+}
+
+std::string chart_grid(const std::vector<Chart>& charts) {
+  std::string html = "<div class=\"charts\">\n";
+  for (const Chart& chart : charts) {
+    html += fmt::format("<div class=\"card\">\n{}</div>\n", to_svg(chart));
+  }
+  return html + "</div>\n";
+}
+
+std::string sample_figure(const Sample& sample) {
+  const std::string confidence =
+      std::isfinite(sample.confidence) ? fmt::format(" {:.0f}%", 100 * sample.confidence) : "";
+  // A mark besides the colour, for those who do not see it.
+  const char* mark = sample.right ? "\xe2\x9c\x93" : "\xe2\x9c\x97";
+  const std::string truth =
+      sample.right ? ""
+                   : fmt::format("<br/><span class=\"soft\">is {}</span>", escape(sample.truth));
+  return fmt::format(
+      "<figure>{}<figcaption><span class=\"{}\">{} {}</span>{}{}</figcaption></figure>\n",
+      picture_tag(shrunk(sample.picture, 224), sample.truth), sample.right ? "right" : "wrong",
+      mark, escape(sample.predicted), confidence, truth);
+}
+
+std::string sample_grid(const std::vector<Sample>& samples) {
+  std::string html = "<div class=\"pictures\">\n";
+  for (const Sample& sample : samples) html += sample_figure(sample);
+  return html + "</div>\n";
+}
+
+std::string attention_grid(const std::vector<viz::Captioned>& pictures) {
+  std::string html = "<div class=\"pictures large\">\n";
+  for (const viz::Captioned& each : pictures) {
+    html +=
+        fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n",
+                    picture_tag(shrunk(each.picture, 1024), each.caption), escape(each.caption));
+  }
+  return html + "</div>\n";
+}
+
+std::string note_list(const std::vector<std::string>& notes) {
+  std::string html = "<ul>\n";
+  for (const std::string& note : notes) html += fmt::format("<li>{}</li>\n", escape(note));
+  return html + "</ul>\n";
+}
+
+}  // namespace
+
+std::string to_html(const TrainingReport& report) {
+  std::string body;
+  if (!report.summary.empty()) body += description_list("numbers", report.summary);
+  if (!report.notes.empty()) body += card("Notes", note_list(report.notes));
+  if (!report.charts.empty()) body += chart_grid(report.charts);
+  if (!report.confusion.classes.empty()) {
+    body += card("What is taken for what", to_html(report.confusion));
+  }
+  if (!report.samples.empty()) body += card("Samples", sample_grid(report.samples));
+  if (!report.attention.empty()) {
+    body += card("Where the model looks", attention_grid(report.attention));
+  }
+  if (!report.recipe.empty()) {
+    body += card("Recipe", fmt::format("<pre>{}</pre>\n", escape(report.recipe)));
+  }
+  if (!report.machine.empty()) body += card("Machine", description_list("facts", report.machine));
+  return page(report.title, body);
+}
+
+void write_report(const std::string& path, const TrainingReport& report) {
+  write_file(path, to_html(report));
+}
+
+}  // namespace qna::report

@@ -14,6 +14,7 @@
 #include "qna/nn/qna.h"
 #include "qna/ops/composite.h"
 #include "qna/ops/torch_runtime.h"
+#include "qna/report/machine.h"
 
 namespace qna::bench {
 namespace {
@@ -261,7 +262,7 @@ std::string layer_table(const std::vector<LayerResult>& results, const std::stri
   std::string text = fmt::format(
       "{}; {}; kernels: {}; commit {}\n"
       "minimum of interleaved rounds; a ratio above 1 says the QnA layer is that much faster\n\n",
-      machine_description(), dtype, lines.front().qna->implementation, commit());
+      report::machine_description(), dtype, lines.front().qna->implementation, commit());
   text += fmt::format("{:<{}}{:>8}{:>3}{:>16}{:>4}{:>4}{:>10}{:>12}{:>12}{:>12}{:>16}\n",
                       labels ? "layer" : "", label_width, "pass", "k", "map", "str", "thr",
                       "qna ms", "composite", "conv", "2 gemms", "extra memory");
@@ -300,7 +301,7 @@ std::string layer_csv(const std::vector<LayerResult>& results, const std::string
         "\"{}\",\"{}\",{}\n",
         r.subject, r.pass, s.kernel, s.batch, s.height, s.width, s.dim, s.heads, s.queries,
         s.stride, r.threads, dtype, r.implementation, r.min_ms, r.median_ms, r.spread, r.peak_bytes,
-        r.extra_bytes, s.in_features, s.label, machine_description(), commit());
+        r.extra_bytes, s.in_features, s.label, report::machine_description(), commit());
   }
   return text;
 }

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
-#include <thread>
 
 #include "version.h"
 
@@ -93,19 +91,6 @@ std::vector<Measurement> measure(const std::vector<Subject>& subjects, int round
     results[i].spread = (t[(t.size() - 1) * 9 / 10] - t.front()) / results[i].median_ms;
   }
   return results;
-}
-
-std::string machine_description() {
-  std::ifstream info("/proc/cpuinfo");
-  std::string model = "unknown CPU";
-  for (std::string line; std::getline(info, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) {
-      model = line.substr(colon + 2);
-      break;
-    }
-  }
-  return model + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores";
 }
 
 std::string commit() { return QNA_COMMIT; }

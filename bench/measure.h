@@ -31,8 +31,6 @@ int64_t allocated_bytes();
 int64_t peak_allocated_bytes();
 void reset_peak();
 
-// "AMD EPYC, 2 cores"
-std::string machine_description();
 // The commit this program was built from.
 std::string commit();
 

@@ -17,6 +17,7 @@
 #include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
 #include "qna/models/registry.h"
+#include "qna/report/machine.h"
 
 namespace qna::bench {
 namespace {
@@ -165,9 +166,12 @@ std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
           command.insert(command.end(), files.begin(), files.end());
           runners.push_back(make_runner(options, batch, image, subject, name, std::move(command)));
         };
-        add("qna", {options.program, "bench", "worker"});
+        const std::string suffix = options.train ? "-train" : "";
+        std::vector<std::string> ours = {options.program, "bench", "worker"};
+        if (options.train) ours.push_back("--train");
+        add("qna" + suffix, std::move(ours));
         for (const std::string& peer : options.peers) {
-          if (peer != "timm") add(peer, {python, worker, "--subject", peer});
+          if (peer != "timm") add(peer + suffix, {python, worker, "--subject", peer + suffix});
         }
         measure(batch, std::move(runners));
       }
@@ -189,7 +193,7 @@ std::string model_table(const std::vector<ModelResult>& results) {
                   "batch", "image", "images/s", "(rounds)", "Mpixel/s", "peak MB", "qna is");
   const ModelResult* ours = nullptr;
   for (const ModelResult& r : results) {
-    if (r.subject == "qna") ours = &r;
+    if (r.subject == "qna" || r.subject == "qna-train") ours = &r;
     const std::string head =
         fmt::format("{:<12} {:<29} {:>5} {:>9} ", r.subject, r.model, r.batch, size_text(r.image));
     if (!r.error.empty()) {
@@ -216,10 +220,10 @@ std::string model_csv(const std::vector<ModelResult>& results) {
       "slowest,fastest,version\n";
   for (const ModelResult& r : results) {
     if (!r.error.empty()) continue;
-    out +=
-        fmt::format("{},{},{},{},{},float32,{:.3f},{},\"{}\",{},{:.3f},{:.3f},\"{}\"\n", r.subject,
-                    r.model, r.batch, size_text(r.image), r.threads, r.images_per_second,
-                    r.peak_bytes, machine_description(), commit(), r.slowest, r.fastest, r.version);
+    out += fmt::format("{},{},{},{},{},float32,{:.3f},{},\"{}\",{},{:.3f},{:.3f},\"{}\"\n",
+                       r.subject, r.model, r.batch, size_text(r.image), r.threads,
+                       r.images_per_second, r.peak_bytes, report::machine_description(), commit(),
+                       r.slowest, r.fastest, r.version);
   }
   return out;
 }

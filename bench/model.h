@@ -13,7 +13,10 @@ struct ModelBenchOptions {
   std::vector<int64_t> batches = {1, 8};
   std::vector<std::array<int64_t, 2>> images = {};  // height, width; empty: each model's own
   int threads = 2;
-  // eager, compiled, onnxruntime, openvino: the same network; timm: other networks
+  // Steps of training (forward, cross entropy, backward, AdamW) instead of inference.
+  bool train = false;
+  // eager, compiled, onnxruntime, openvino: the same network; timm: other networks. For training
+  // only eager and compiled.
   std::vector<std::string> peers;
   int rounds = 7;
   std::string peers_folder;  // bench/peers of the sources

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "bench/train_step.h"
 #include "qna/base/error.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
@@ -34,7 +36,7 @@ void reset_peak_resident() {
 
 void run_worker(const WorkerOptions& options) {
   at::set_num_threads(options.threads);
-  const torch::InferenceMode inference;
+  const c10::InferenceMode inference(!options.train);
   const int64_t base_bytes = resident_bytes("VmRSS");
   checkpoint::LoadedModel loaded = checkpoint::load_model(options.weights);
   const models::QnAViTConfig& config = loaded.model->config();
@@ -50,20 +52,33 @@ void run_worker(const WorkerOptions& options) {
   if (!options.check.empty()) {
     const format::SafetensorsFile io(options.check);
     const torch::Tensor expected = checkpoint::tensor_from(io.at("y"), options.check);
+    const torch::NoGradGuard no_grad;
+    loaded.model->eval();
     const torch::Tensor got =
         loaded.model->forward(checkpoint::tensor_from(io.at("x"), options.check));
     ready["max_difference"] = ((got - expected).abs().max() / expected.abs().max()).item<double>();
   }
-  for (int i = 0; i < 2; ++i) loaded.model->forward(x);
+  std::optional<TrainStep> train_step;
+  if (options.train) train_step.emplace(loaded.model);
+  const auto run = [&](int batches) {
+    for (int i = 0; i < batches; ++i) {
+      if (options.train) {
+        train_step->run(x);
+      } else {
+        loaded.model->forward(x);
+      }
+    }
+  };
+  run(3);
   reset_peak_resident();
-  for (int i = 0; i < 2; ++i) loaded.model->forward(x);
+  run(2);
   ready["peak_bytes"] = resident_bytes("VmHWM") - base_bytes;
   std::cout << ready.dump() << std::endl;
 
   for (std::string line; std::getline(std::cin, line) && line != "quit";) {
     const int batches = line == "run" ? 1 : std::stoi(line.substr(line.find(' ') + 1));
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < batches; ++i) loaded.model->forward(x);
+    run(batches);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     std::cout << nlohmann::json{{"seconds", seconds.count()}}.dump() << std::endl;
   }

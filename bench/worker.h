@@ -13,6 +13,7 @@ struct WorkerOptions {
   int64_t height = 224;
   int64_t width = 224;
   int threads = 1;
+  bool train = false;  // steps of training instead of forward passes
 };
 
 // Answers on stdout until stdin ends.

@@ -21,8 +21,8 @@ def tiny(side):
         "queries": 2,
         "window": window,
     } for attention, qna, qna_heads, attention_heads, window in rows]
-    return {"image_size": 224, "in_channels": 3, "classes": 1000, "base_dim": 64, "stages": stages,
-            "drop_path": 0.05, **FIXED}
+    return {"image_size": 224, "in_channels": 3, "classes": 1000, "base_dim": 64, "patch_size": 4,
+            "stages": stages, "drop_path": 0.05, **FIXED}
 
 
 def randomize(model, seed=0):

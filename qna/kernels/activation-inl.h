@@ -52,33 +52,37 @@ HWY_INLINE FloatVector Gelu(FloatVector x) {
   return hn::Mul(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), half, hn::Sub(one, half)));
 }
 
+// out = function(in) for a block of rows, which are a stride apart; out may be in.
 template <typename Function>
-HWY_INLINE void ForBlock(float* block, int64_t stride, int64_t rows, int64_t columns,
-                         const Function& function) {
+HWY_INLINE void ForBlock(float* out, int64_t out_stride, const float* in, int64_t in_stride,
+                         int64_t rows, int64_t columns, const Function& function) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   for (int64_t r = 0; r < rows; ++r) {
-    float* HWY_RESTRICT row = block + r * stride;
+    const float* from = in + r * in_stride;
+    float* to = out + r * out_stride;
     int64_t c = 0;
     for (; c + lanes <= columns; c += lanes) {
-      hn::StoreU(function(hn::LoadU(d, row + c)), d, row + c);
+      hn::StoreU(function(hn::LoadU(d, from + c)), d, to + c);
     }
     if (c == columns) continue;
     HWY_ALIGN float tail[HWY_MAX_BYTES / sizeof(float)] = {};
-    std::memcpy(tail, row + c, (columns - c) * sizeof(float));
+    std::memcpy(tail, from + c, (columns - c) * sizeof(float));
     hn::Store(function(hn::Load(d, tail)), d, tail);
-    std::memcpy(row + c, tail, (columns - c) * sizeof(float));
+    std::memcpy(to + c, tail, (columns - c) * sizeof(float));
   }
 }
 
-// Applies the activation in place to a block whose rows are `stride` apart.
-inline HWY_NOINLINE void Activate(float* block, int64_t stride, int64_t rows, int64_t columns,
+inline HWY_NOINLINE void Activate(float* out, int64_t out_stride, const float* in,
+                                  int64_t in_stride, int64_t rows, int64_t columns,
                                   Activation activation) {
   const FloatTag d;
-  const auto apply = [&](const auto& function)
-                         HWY_ATTR { ForBlock(block, stride, rows, columns, function); };
+  const auto apply = [&](const auto& function) HWY_ATTR {
+    ForBlock(out, out_stride, in, in_stride, rows, columns, function);
+  };
   switch (activation) {
     case Activation::kNone:
+      if (out != in) apply([](FloatVector x) HWY_ATTR { return x; });
       break;
     case Activation::kGeluTanh:
       apply([](FloatVector x) HWY_ATTR { return GeluTanh(x); });
@@ -95,6 +99,12 @@ inline HWY_NOINLINE void Activate(float* block, int64_t stride, int64_t rows, in
       apply([](FloatVector x) HWY_ATTR { return Silu(x); });
       break;
   }
+}
+
+// Applies the activation in place to a block whose rows are `stride` apart.
+inline void Activate(float* block, int64_t stride, int64_t rows, int64_t columns,
+                     Activation activation) {
+  Activate(block, stride, block, stride, rows, columns, activation);
 }
 
 // The sum of function(x) over a row; partial sums by lane, so every row is added in one order.
@@ -120,9 +130,10 @@ HWY_INLINE float SumRow(const float* HWY_RESTRICT x, int64_t count, const Functi
 
 // out = (x - mean) / sqrt(variance + epsilon) of each row, rows `features` apart in both; out may
 // be x. Everything is taken from x less the row's first element: a row far from 0 beside its spread
-// loses nothing (differences of near floats are exact), a constant row gives 0.
+// loses nothing (differences of near floats are exact), a constant row gives 0. `factors`, if
+// given, gets 1 / sqrt(variance + epsilon) of each row.
 inline HWY_NOINLINE void NormalizeRows(float* out, const float* x, int64_t rows, int64_t features,
-                                       float epsilon) {
+                                       float epsilon, float* factors = nullptr) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   for (int64_t r = 0; r < rows; ++r) {
@@ -140,6 +151,7 @@ inline HWY_NOINLINE void NormalizeRows(float* out, const float* x, int64_t rows,
     };
     const float variance = SumRow(in, features, square) / features;
     const float scale = 1.0f / std::sqrt(variance + epsilon);
+    if (factors != nullptr) factors[r] = scale;
     const FloatVector scale_vector = hn::Set(d, scale);
     int64_t c = 0;
     for (; c + lanes <= features; c += lanes) {

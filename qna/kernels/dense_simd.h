@@ -25,4 +25,10 @@ struct SelfAttentionKernels {
 
 SelfAttentionKernels self_attention_kernels(int64_t target);
 
+struct SelfAttentionBackwardKernel {
+  void (*backward)(const SelfAttentionBackwardArgs&, Runtime&) = nullptr;
+};
+
+SelfAttentionBackwardKernel self_attention_backward_kernel(int64_t target);
+
 }  // namespace qna::kernels

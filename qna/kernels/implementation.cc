@@ -11,6 +11,7 @@
 #include "qna/base/error.h"
 #include "qna/kernels/dense_simd.h"
 #include "qna/kernels/layer_simd.h"
+#include "qna/kernels/mlp_branch_simd.h"
 #include "qna/kernels/window_attention_simd.h"
 
 namespace qna::kernels {
@@ -32,7 +33,9 @@ std::vector<Implementation> make_list() {
   std::vector<Implementation> list;
   list.push_back({"reference", "plain loops in double precision", true, 1, reference_table<float>(),
                   reference_table<BFloat16>(), reference_table<Float16>(), &pack_matrix_reference,
-                  &dense_reference, &mlp_reference, &product_reference, &self_attention_reference});
+                  &dense_reference, &mlp_reference, &product_reference, &self_attention_reference,
+                  &self_attention_backward_reference, &mlp_branch_reference<float>,
+                  &mlp_branch_backward_reference<float>});
   struct Row {
     int64_t target;
     const char* name;
@@ -49,6 +52,7 @@ std::vector<Implementation> make_list() {
     const WindowKernels window = window_kernels(row.target);
     const LayerKernels layer = layer_kernels(row.target);
     const DenseKernels dense = dense_kernels(row.target);
+    const MlpBranchKernels branch = mlp_branch_kernels(row.target);
     const LayerBackwardKernels back = layer_backward_kernels(row.target);
     if (window.lanes == 0) continue;  // not in this build
     const bool is_static = row.target == HWY_STATIC_TARGET;
@@ -60,7 +64,8 @@ std::vector<Implementation> make_list() {
          window.lanes, make_table(window.float32, layer.float32, back.float32),
          make_table(window.bfloat16, layer.bfloat16, back.bfloat16),
          make_table(window.float16, layer.float16, back.float16), dense.pack_matrix, dense.dense,
-         dense.mlp, dense.product, self_attention_kernels(row.target).forward});
+         dense.mlp, dense.product, self_attention_kernels(row.target).forward,
+         self_attention_backward_kernel(row.target).backward, branch.forward, branch.backward});
   }
   return list;
 }
@@ -167,6 +172,15 @@ void mlp(const MlpArgs& args, Runtime& runtime) { choose().mlp(args, runtime); }
 void product(const ProductArgs& args, Runtime& runtime) { choose().product(args, runtime); }
 void self_attention(const SelfAttentionArgs& args, Runtime& runtime) {
   choose().self_attention(args, runtime);
+}
+void self_attention_backward(const SelfAttentionBackwardArgs& args, Runtime& runtime) {
+  choose().self_attention_backward(args, runtime);
+}
+void mlp_branch(const MlpBranchArgs<float>& args, Runtime& runtime) {
+  choose().mlp_branch(args, runtime);
+}
+void mlp_branch_backward(const MlpBranchBackwardArgs<float>& args, Runtime& runtime) {
+  choose().mlp_branch_backward(args, runtime);
 }
 
 // Only the reference computes in float64.

@@ -9,6 +9,7 @@
 
 #include "qna/kernels/dense.h"
 #include "qna/kernels/layer.h"
+#include "qna/kernels/mlp_branch.h"
 #include "qna/kernels/product.h"
 #include "qna/kernels/self_attention.h"
 #include "qna/kernels/window_attention.h"
@@ -38,6 +39,9 @@ struct Implementation {
   void (*mlp)(const MlpArgs&, Runtime&);
   void (*product)(const ProductArgs&, Runtime&);
   void (*self_attention)(const SelfAttentionArgs&, Runtime&);
+  void (*self_attention_backward)(const SelfAttentionBackwardArgs&, Runtime&);
+  void (*mlp_branch)(const MlpBranchArgs<float>&, Runtime&);
+  void (*mlp_branch_backward)(const MlpBranchBackwardArgs<float>&, Runtime&);
 };
 
 // All that were compiled, the slowest first.

@@ -40,6 +40,9 @@ struct LayerArgs {
   Table<T>* kept = nullptr;
   Norm norm = {};
   const T* residual = nullptr;  // like y, or null; may be x, or y
+  // [B] or null: y = residual + keep (z Wo + bo), a factor for each image. Float32 and float64
+  // only, neither with an MLP nor when up-sampling, and the residual is not y.
+  const Table<T>* keep = nullptr;
   // Weights, biases and tables by pack_layer with the same arguments but for batch and map size, or
   // null. Where given, the pointers to them above are not used.
   const PackedWeights* packed = nullptr;
@@ -75,6 +78,11 @@ struct LayerBackwardArgs {
   Table<T>* grad_out_bias;
   Table<T>* grad_bias;         // [kh, kw, L, heads]
   Table<T>* grad_tap_weights;  // [kh, kw, L, heads]
+  // As in the forward pass; float32 and float64 only. With a norm, grad_x is the gradient of what
+  // was normalised.
+  Norm norm = {};
+  const Table<T>* keep = nullptr;
+  bool residual_is_x = false;  // adds grad_y to grad_x
 };
 
 template <typename T>

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "qna/kernels/layer_backward_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "qna/kernels/activation_gradient-inl.h"
 #include "qna/kernels/maps-inl.h"
 #include "qna/kernels/outer_product-inl.h"
 #include "qna/kernels/window_backward_stream-inl.h"
@@ -27,6 +28,9 @@ struct LayerEnds {
         nullptr;  // [outputs][OW][value_floats] of the current row, planes as far apart as dz's
     float* pending = nullptr;  // [pending_rows * W][record]
     float* wide = nullptr;     // rows of dy or dx in float32
+    float* scaled = nullptr;   // keep dy [step_rows * OW][out_features]
+    float* normed = nullptr;   // norm(x) [pending_rows * W][in_features]
+    float* factors = nullptr;  // of the norm [pending_rows * W]
     double* row = nullptr;     // of a sum over all tasks
     OuterProduct in_product;
     OuterProduct out_product;
@@ -45,6 +49,13 @@ struct LayerEnds {
     float* z(int64_t) { return worker.z; }
     void done(int64_t image, int64_t i) {
       const WindowShape& s = ends.args.shape;
+      if (ends.args.keep != nullptr) {
+        const int64_t features = ends.args.out_features;
+        worker.out_product.add(worker.z, ends.layout.value_floats,
+                               worker.scaled + (i - first) * s.out_width() * features, features,
+                               s.out_width());
+        return;
+      }
       for (int64_t l = 0; l < s.outputs(); ++l) {
         worker.out_product.add(worker.z + l * query_stride, ends.layout.value_floats,
                                ends.grad_row(image, i, l), ends.grad_stride(), s.out_width());
@@ -70,6 +81,11 @@ struct LayerEnds {
     void project(const T* dy, int64_t pixels, float* dz) {
       const int64_t features = ends.args.out_features;
       if constexpr (std::is_same_v<T, float>) {
+        if (ends.args.keep != nullptr) {
+          const float keep = ends.args.keep[filled_image];
+          for (int64_t i = 0; i < pixels * features; ++i) worker.scaled[i] = keep * dy[i];
+          dy = worker.scaled;
+        }
         Gemm(dz, ends.layout.value_floats, dy, ends.grad_stride(), pixels, ends.out_transposed);
       } else {
         for (int64_t j = 0; j < pixels; ++j) {
@@ -114,20 +130,46 @@ struct LayerEnds {
       const int64_t record = ends.layout.record();
       const int64_t first_pixel = (image * args.shape.height + row) * args.shape.width;
       const int64_t first = first_pixel * args.in_features;
+      const T* x = args.x + first;
+      if constexpr (std::is_same_v<T, float>) {
+        if (args.norm.wanted) {
+          normalize(x, pixels, first_pixel);
+          x = worker.normed;
+        }
+      }
       // Masked pixels have no gradient, and x may hold anything there: leave them out.
       for (int64_t begin = 0; begin < pixels;) {
         int64_t end = args.mask == nullptr ? pixels : begin;
         while (end < pixels && args.mask[first_pixel + end] != 0) ++end;
-        worker.in_product.add(args.x + first + begin * args.in_features, args.in_features,
+        worker.in_product.add(x + begin * args.in_features, args.in_features,
                               records + begin * record, record, end - begin);
         begin = end + 1;
       }
       if (args.grad_x == nullptr) return;
       if constexpr (std::is_same_v<T, float>) {
-        Gemm(args.grad_x + first, args.in_features, records, record, pixels, ends.in_transposed);
+        float* dx = args.grad_x + first;
+        const float* residual = args.residual_is_x ? args.grad_y + first : nullptr;
+        if (args.norm.wanted) {
+          Gemm(dx, args.in_features, records, record, pixels, ends.in_transposed);
+          NormBackwardRows(dx, residual, dx, x, worker.factors, pixels, args.in_features);
+        } else {
+          Gemm(dx, args.in_features, records, record, pixels, ends.in_transposed,
+               {residual, args.in_features});
+        }
       } else {
         Gemm(worker.wide, args.in_features, records, record, pixels, ends.in_transposed);
         NarrowRow(args.grad_x + first, worker.wide, pixels * args.in_features);
+      }
+    }
+
+    // What a masked pixel holds must not reach its gradient: as if it were constant.
+    void normalize(const float* x, int64_t pixels, int64_t first_pixel) {
+      const LayerBackwardArgs<T>& args = ends.args;
+      NormalizeRows(worker.normed, x, pixels, args.in_features, args.norm.epsilon, worker.factors);
+      for (int64_t n = 0; args.mask != nullptr && n < pixels; ++n) {
+        if (args.mask[first_pixel + n] != 0) continue;
+        std::fill_n(worker.normed + n * args.in_features, args.in_features, 0.0f);
+        worker.factors[n] = 0.0f;
       }
     }
 
@@ -174,6 +216,10 @@ struct LayerEnds {
         worker.wide = arena.take<float>(
             std::max(windows * args.out_features, pending_rows * s.width * args.in_features));
       }
+      worker.scaled = arena.take<float>(args.keep == nullptr ? 0 : windows * args.out_features);
+      const int64_t norm_rows = args.norm.wanted ? pending_rows * s.width : 0;
+      worker.normed = arena.take<float>(norm_rows * args.in_features);
+      worker.factors = arena.take<float>(norm_rows);
       worker.row = arena.take<double>(std::max(in_shape.stride(), out_shape.stride()));
       worker.in_product.carve(arena);
       worker.out_product.carve(arena);

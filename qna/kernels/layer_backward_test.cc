@@ -67,7 +67,10 @@ Gradients<T> run(const LayerProblem<T>& p, const std::vector<T>& grad_y,
             .grad_out_weight = out_weight.data(),
             .grad_out_bias = o.out_bias ? out_bias.data() : nullptr,
             .grad_bias = bias.data(),
-            .grad_tap_weights = tap_weights.data()},
+            .grad_tap_weights = tap_weights.data(),
+            .norm = {.wanted = o.norm},
+            .keep = or_null(p.keep),
+            .residual_is_x = o.residual},
            runtime);
   return {collect(y, p.out_count()),
           collect(x, pixels * o.in_features),
@@ -141,6 +144,42 @@ TEST(LayerBackward, RandomShapes) {
   }
 }
 
+// As the first half of a block: with a norm, factors for the images, and x added.
+TEST(LayerBackward, BlocksOfRandomShapes) {
+  RandomProblems random(2023);
+  for (int round = 0; round < 100 && !HasFailure(); ++round) {
+    WindowShape shape = random.shape();
+    shape.separate = false;
+    LayerOptions options = random_options(random, shape, round);
+    options.score_scale = 1;
+    options.norm = random.coin();
+    options.keep = random.coin();
+    // Few features that are near each other are divided by a small number, and so is their error.
+    options.in_features = random.between(6, 40);
+    if (random.coin()) {
+      shape = padded({.batch = shape.batch,
+                      .height = shape.height,
+                      .width = shape.width,
+                      .heads = shape.heads,
+                      .head_dim = shape.head_dim,
+                      .queries = shape.queries});
+      options.out_features = options.in_features;
+      options.residual = true;
+    }
+    LayerProblem<float> problem(shape, options);
+    const std::vector<float> grad_y = random_gradient(problem);
+    const Gradients<float> expected = run<float>(problem, grad_y, &layer_forward_reference<float>,
+                                                 &layer_backward_reference<float>, 1);
+    for (const Implementation* implementation : simd_implementations()) {
+      SCOPED_TRACE(std::string(implementation->name) + " " + text(problem.shape) + " " +
+                   text(options));
+      const Gradients<float> one = run(problem, grad_y, *implementation);
+      expect_near(one, expected, kTolerance);
+      EXPECT_TRUE(run(problem, grad_y, *implementation, 3) == one) << "3 threads";
+    }
+  }
+}
+
 // Maps that are cut into bands, with windows that reach over the cuts: several sizes, any number of
 // threads, always the same bits.
 TEST(LayerBackward, BandsAndThreads) {
@@ -159,7 +198,10 @@ TEST(LayerBackward, BandsAndThreads) {
                                 .pad_bottom = kernel / 2,
                                 .pad_left = 1,
                                 .pad_right = 1};
-        LayerProblem<float> problem(shape, {.in_features = 6, .out_features = 5, .mask = true});
+        LayerProblem<float> problem(
+            shape,
+            {.in_features = 6, .out_features = 5, .mask = true, .norm = kernel == 5, .keep = true});
+        problem.keep = {0.75f};
         const std::vector<float> grad_y = random_gradient(problem);
         const Gradients<float> expected = run<float>(
             problem, grad_y, &layer_forward_reference<float>, &layer_backward_reference<float>, 1);
@@ -184,22 +226,29 @@ TEST(LayerBackward, MaskedPixelsDoNotMatter) {
                           .pad_bottom = 1,
                           .pad_left = 1,
                           .pad_right = 1};
-  LayerProblem<float> clean(shape, {.mask = true});
-  const std::vector<float> grad_y = random_gradient(clean);
-  LayerProblem<float> problem = clean;
-  for (size_t n = 0; n < problem.mask.size(); ++n) {
-    if (problem.mask[n] == 0) std::fill_n(problem.x.begin() + n * 8, 8, std::nanf(""));
-  }
-  for (const Implementation* implementation : simd_implementations()) {
-    SCOPED_TRACE(implementation->name);
-    EXPECT_TRUE(run(problem, grad_y, *implementation) == run(clean, grad_y, *implementation));
+  for (const bool norm : {false, true}) {
+    LayerProblem<float> clean(shape, {.mask = true, .norm = norm});
+    const std::vector<float> grad_y = random_gradient(clean);
+    LayerProblem<float> problem = clean;
+    for (size_t n = 0; n < problem.mask.size(); ++n) {
+      if (problem.mask[n] == 0) std::fill_n(problem.x.begin() + n * 8, 8, std::nanf(""));
+    }
+    for (const Implementation* implementation : simd_implementations()) {
+      SCOPED_TRACE(implementation->name);
+      EXPECT_TRUE(run(problem, grad_y, *implementation) == run(clean, grad_y, *implementation));
+    }
   }
 }
 
 // The reference itself, by central differences of its forward pass in float64.
 TEST(LayerBackward, ReferenceAgainstFiniteDifferences) {
-  for (const int64_t upsample : {1, 2}) {
-    const WindowShape shape{.height = 4,
+  struct Form {
+    int64_t upsample;
+    bool block;
+  };
+  for (const auto& [upsample, block] : {Form{1, false}, Form{2, false}, Form{1, true}}) {
+    const WindowShape shape{.batch = block ? 2 : 1,
+                            .height = 4,
                             .width = 5,
                             .heads = 2,
                             .head_dim = 2,
@@ -208,8 +257,13 @@ TEST(LayerBackward, ReferenceAgainstFiniteDifferences) {
                             .pad_bottom = 1,
                             .pad_left = 1,
                             .pad_right = 1};
-    LayerProblem<double> problem(
-        shape, {.in_features = 3, .out_features = 3, .upsample = upsample, .mask = true});
+    LayerProblem<double> problem(shape, {.in_features = 3,
+                                         .out_features = 3,
+                                         .upsample = upsample,
+                                         .mask = true,
+                                         .norm = block,
+                                         .keep = block,
+                                         .residual = block});
     const std::vector<double> grad_y = random_gradient(problem);
     const Gradients<double> exact = run<double>(problem, grad_y, &layer_forward_reference<double>,
                                                 &layer_backward_reference<double>, 1);

@@ -16,6 +16,10 @@ struct LayerOptions {
   bool bias = true;
   bool tap_weights = true;
   bool mask = false;
+  // As the first half of a block: not when up-sampling.
+  bool norm = false;
+  bool keep = false;      // a factor for each image, the first 0
+  bool residual = false;  // x, which must be of y's shape
   float score_scale = 1;  // of the scores; large ones need the exact path
   uint32_t seed = 1;
 };
@@ -44,6 +48,9 @@ struct LayerProblem {
     if (options.tap_weights) tap_weights = normal<Table<T>>(shape.taps() * shape.scores(), 1);
     if (options.mask) {
       for (int64_t n = 0; n < pixels; ++n) mask.push_back(random() % 4 != 0);
+    }
+    for (int64_t n = 0; options.keep && n < shape.batch; ++n) {
+      keep.push_back(static_cast<Table<T>>(n == 0 ? 0 : 1 + 0.25 * static_cast<double>(n)));
     }
   }
 
@@ -76,7 +83,10 @@ struct LayerProblem {
             .bias = or_null(bias),
             .tap_weights = or_null(tap_weights),
             .mask = or_null(mask),
-            .y = nullptr};
+            .y = nullptr,
+            .norm = {.wanted = options.norm},
+            .residual = options.residual ? x.data() : nullptr,
+            .keep = or_null(keep)};
   }
 
   // y [B, OH, OW, out_features]. `adjust` may change the arguments and write to y before the call.
@@ -103,14 +113,15 @@ struct LayerProblem {
   std::vector<Table<T>> score_weight, value_weight, out_weight;
   std::vector<Table<T>> value_bias, out_bias, bias, tap_weights;  // empty: none
   std::vector<uint8_t> mask;                                      // empty: none
+  std::vector<Table<T>> keep;                                     // empty: none
 };
 
 inline std::string text(const LayerOptions& o) {
   return fmt::format(
       "{} -> {} features, upsample {}, value bias {}, out bias {}, bias {}, tap weights {}, mask "
-      "{}, score scale {}, seed {}",
+      "{}, norm {}, keep {}, residual {}, score scale {}, seed {}",
       o.in_features, o.out_features, o.upsample, o.value_bias, o.out_bias, o.bias, o.tap_weights,
-      o.mask, o.score_scale, o.seed);
+      o.mask, o.norm, o.keep, o.residual, o.score_scale, o.seed);
 }
 
 // Float32 arithmetic, as in window_attention_test.cc and layer_test.cc.

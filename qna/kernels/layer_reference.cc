@@ -137,7 +137,9 @@ void layer_forward_reference(const LayerArgs<T>& original, Runtime& runtime) {
       const int64_t at = output_pixel(args, n) * args.out_features + c;
       const double residual =
           args.residual == nullptr ? 0.0 : static_cast<double>(to_float(args.residual[at]));
-      args.y[at] = from_double<T>(residual + y[n * args.out_features + c]);
+      const double keep =
+          args.keep == nullptr ? 1 : args.keep[n / (s.out_height() * s.out_width() * s.outputs())];
+      args.y[at] = from_double<T>(residual + keep * y[n * args.out_features + c]);
     }
   if constexpr (std::is_same_v<T, float>) {
     if (args.mlp != nullptr) {
@@ -188,10 +190,12 @@ void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime
     }
   }
   std::vector<double> dy(outputs * out);
-  for (int64_t n = 0; n < outputs; ++n)
+  for (int64_t n = 0; n < outputs; ++n) {
+    const double keep = args.keep == nullptr ? 1 : args.keep[n / (outputs / s.batch)];
     for (int64_t c = 0; c < out; ++c) {
-      dy[n * out + c] = to_float(args.grad_y[output_pixel(args, n) * out + c]);
+      dy[n * out + c] = keep * to_float(args.grad_y[output_pixel(args, n) * out + c]);
     }
+  }
 
   // z = attention, dz = dy Wo^T, dWo = z^T dy, dbo = sum of dy
   const ValueLayout layout{s.features(), s.head_dim, 1};
@@ -226,7 +230,10 @@ void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime
   std::copy(dbias.begin(), dbias.end(), args.grad_bias);
   std::copy(dtap.begin(), dtap.end(), args.grad_tap_weights);
 
-  // dx = dv Wv^T + ds A^T, dWv = x^T dv, dA = x^T ds, dbv = sum of dv
+  // dx = dv Wv^T + ds A^T, dWv = x^T dv, dA = x^T ds, dbv = sum of dv, of a normalised x if wanted
+  std::vector<double> x(pixels * in);
+  for (int64_t i = 0; i < pixels * in; ++i) x[i] = to_float(args.x[i]);
+  if (args.norm.wanted) x = normalized(args.x, pixels, in, args.norm);
   std::vector<double> dx(pixels * in, 0.0);
   const auto project_back = [&](const std::vector<double>& d, const Table<T>* weight,
                                 Table<T>* grad_weight, int64_t columns) {
@@ -236,7 +243,7 @@ void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime
         for (int64_t n = 0; n < pixels; ++n) {
           if (args.mask != nullptr && args.mask[n] == 0) continue;  // whatever x holds there
           dx[n * in + k] += d[n * columns + c] * weight[k * columns + c];
-          sum += static_cast<double>(to_float(args.x[n * in + k])) * d[n * columns + c];
+          sum += x[n * in + k] * d[n * columns + c];
         }
         grad_weight[k * columns + c] = static_cast<Table<T>>(sum);
       }
@@ -248,8 +255,24 @@ void layer_backward_reference(const LayerBackwardArgs<T>& args, Runtime& runtime
     for (int64_t n = 0; n < pixels; ++n) sum += dv[n * s.features() + c];
     args.grad_value_bias[c] = static_cast<Table<T>>(sum);
   }
+  for (int64_t n = 0; args.norm.wanted && n < pixels; ++n) {
+    // dx = (dn - mean(dn) - n mean(dn n)) / sqrt(variance + epsilon)
+    double* row = dx.data() + n * in;
+    if (args.mask != nullptr && args.mask[n] == 0) continue;  // 0, whatever x holds there
+    double mean_x = 0, variance = 0, mean = 0, product = 0;
+    for (int64_t c = 0; c < in; ++c)
+      mean_x += to_float(args.x[n * in + c]) / static_cast<double>(in);
+    for (int64_t c = 0; c < in; ++c) {
+      variance += std::pow(to_float(args.x[n * in + c]) - mean_x, 2) / static_cast<double>(in);
+      mean += row[c] / static_cast<double>(in);
+      product += row[c] * x[n * in + c] / static_cast<double>(in);
+    }
+    for (int64_t c = 0; c < in; ++c) {
+      row[c] = (row[c] - mean - x[n * in + c] * product) / std::sqrt(variance + args.norm.epsilon);
+    }
+  }
   for (int64_t i = 0; args.grad_x != nullptr && i < pixels * in; ++i) {
-    args.grad_x[i] = from_double<T>(dx[i]);
+    args.grad_x[i] = from_double<T>(dx[i] + (args.residual_is_x ? to_float(args.grad_y[i]) : 0));
   }
 }
 

@@ -151,17 +151,25 @@ struct ProjectOut {
         // Whole rows of a plain output lie one behind the other.
         const bool all = f == 1 && r.columns == out_columns;
         project(z + l * z_query_stride + i * r.columns * value_floats,
-                all ? r.rows * r.columns : r.columns, pixel);
+                all ? r.rows * r.columns : r.columns, pixel, r.image);
         if (all) break;
       }
   }
   // The outputs from `pixel` on, `upsample` pixels apart.
-  void project(const float* z, int64_t pixels, int64_t pixel) {
+  void project(const float* z, int64_t pixels, int64_t pixel, int64_t image) {
     const int64_t stride = args.upsample * args.out_features;
     T* y = args.y + pixel * args.out_features;
     const T* residual =
         args.residual == nullptr ? nullptr : args.residual + pixel * args.out_features;
     if constexpr (std::is_same_v<T, float>) {
+      if (args.keep != nullptr) {
+        Gemm(y, stride, z, weights.out.inner, pixels, weights.out);
+        const float keep = args.keep[image];
+        for (int64_t i = 0; i < pixels * stride; ++i) {
+          y[i] = (residual == nullptr ? 0.0f : residual[i]) + keep * y[i];
+        }
+        return;
+      }
       Gemm(y, stride, z, weights.out.inner, pixels, weights.out, {residual, stride});
       if (mlp != nullptr) mlp->run(y, y, pixels, mlp_buffers);
     } else {

@@ -30,9 +30,19 @@ struct SelfAttentionArgs {
   float* out;           // [B, H, W, heads, dim]
 };
 
+// The gradients; the weights of the keys are computed again.
+struct SelfAttentionBackwardArgs {
+  SelfAttentionArgs forward;  // as it was, with what it wrote to `out`
+  const float* grad_out;      // [B, H, W, heads, dim]
+  float* grad_qkv;            // [B, H, W, 3, heads, dim]
+  float* grad_bias;           // like bias; null if that is
+};
+
 void self_attention_reference(const SelfAttentionArgs& args, Runtime& runtime);
+void self_attention_backward_reference(const SelfAttentionBackwardArgs& args, Runtime& runtime);
 
 // By the implementation that is chosen or forced (see implementation.h).
 void self_attention(const SelfAttentionArgs& args, Runtime& runtime);
+void self_attention_backward(const SelfAttentionBackwardArgs& args, Runtime& runtime);
 
 }  // namespace qna::kernels

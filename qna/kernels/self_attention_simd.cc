@@ -5,13 +5,11 @@
 #define HWY_TARGET_INCLUDE "qna/kernels/self_attention_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "qna/kernels/exp-inl.h"
+#include "qna/kernels/self_attention-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
-
-constexpr float kNoScore = -3.0e38f;  // below every real score; finite, so that differences are
 
 // One worker's memory: a window's queries, keys and values of one head, and a chunk of scores.
 struct AttentionScratch {
@@ -40,16 +38,6 @@ struct AttentionScratch {
   float* scores;   // [chunk][tokens, padded]
   float* out;      // [chunk][dim, padded]
   float* sums;     // [chunk]
-};
-
-// A window and one head of it.
-struct AttentionWindow {
-  int64_t image, head, top, left, rows, columns;
-  int64_t tokens() const { return rows * columns; }
-  int64_t pixel(const SelfAttentionArgs& args, int64_t token) const {
-    const int64_t y = top + token / columns;
-    return (image * args.height + y) * args.width + left + token % columns;
-  }
 };
 
 // Brings the head's queries (scaled), keys (transposed, packed) and values (packed) together. A
@@ -97,50 +85,6 @@ inline void Gather(const SelfAttentionArgs& args, const AttentionWindow& window,
   }
 }
 
-// Writes what is added to the products of query `token`: the bias of each key, none for lanes
-// without one.
-inline void FillScores(const SelfAttentionArgs& args, const AttentionWindow& window, int64_t token,
-                       float* HWY_RESTRICT scores, int64_t padded) {
-  const int64_t y = token / window.columns;
-  const int64_t x = token % window.columns;
-  if (args.bias == nullptr) {
-    std::fill_n(scores, window.tokens(), 0.0f);
-  } else {
-    const int64_t row_floats = 2 * args.bias_w - 1;
-    const float* HWY_RESTRICT table =
-        args.bias + (window.head * (2 * args.bias_h - 1) + args.bias_h - 1 - y) * row_floats +
-        args.bias_w - 1 - x;
-    for (int64_t row = 0; row < window.rows; ++row) {
-      std::memcpy(scores + row * window.columns, table + row * row_floats,
-                  window.columns * sizeof(float));
-    }
-  }
-  std::fill(scores + window.tokens(), scores + padded, kNoScore);
-}
-
-// scores -> exp(score - the row's largest); returns their sum. Masked keys and padding give 0, a
-// NaN stays one (Exp2 would lose it).
-inline float Exponentiate(float* HWY_RESTRICT scores, int64_t padded) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
-  FloatVector largest = hn::Load(d, scores);
-  for (int64_t c = lanes; c < padded; c += lanes)
-    largest = hn::Max(largest, hn::Load(d, scores + c));
-  const FloatVector top = hn::MaxOfLanes(d, largest);
-  // All keys masked: no weight at all.
-  const FloatVector nothing = hn::Set(d, kNoScore / 2);
-  FloatVector sum = hn::Zero(d);
-  for (int64_t c = 0; c < padded; c += lanes) {
-    const FloatVector score = hn::Load(d, scores + c);
-    const FloatVector e = Exp2(hn::Mul(hn::Sub(score, top), hn::Set(d, kLog2E)));
-    const FloatVector kept = hn::IfThenZeroElse(hn::Lt(score, nothing), e);
-    const FloatVector weight = hn::IfThenElse(hn::IsNaN(score), score, kept);
-    hn::Store(weight, d, scores + c);
-    sum = hn::Add(sum, weight);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
-}
-
 inline void AttendWindow(const SelfAttentionArgs& args, const AttentionWindow& window,
                          const AttentionScratch& s) {
   const int64_t lanes = Lanes();
@@ -161,11 +105,7 @@ inline void AttendWindow(const SelfAttentionArgs& args, const AttentionWindow& w
     Gemm(s.scores, padded, s.queries + first * dim, dim, rows, keys, {s.scores, padded});
     for (int64_t r = 0; r < rows; ++r) {
       float* row = s.scores + r * padded;
-      if (args.mask != nullptr) {
-        for (int64_t t = 0; t < tokens; ++t) {
-          if (args.mask[window.pixel(args, t)] == 0) row[t] = kNoScore;
-        }
-      }
+      MaskScores(args, window, row);
       s.sums[r] = Exponentiate(row, padded);
     }
     Gemm(s.out, values.columns, s.scores, padded, rows, values);
@@ -179,8 +119,6 @@ inline void AttendWindow(const SelfAttentionArgs& args, const AttentionWindow& w
 }
 
 void SelfAttention(const SelfAttentionArgs& args, Runtime& runtime) {
-  const int64_t window_rows = (args.height - 1) / args.window_h + 1;
-  const int64_t window_columns = (args.width - 1) / args.window_w + 1;
   std::vector<AttentionScratch> workers(runtime.workers());
   const auto carve = [&](ScratchArena arena) {
     for (AttentionScratch& worker : workers) {
@@ -189,18 +127,8 @@ void SelfAttention(const SelfAttentionArgs& args, Runtime& runtime) {
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
-  const int64_t tasks = args.batch * window_rows * window_columns * args.heads;
-  runtime.for_each(tasks, [&](int64_t task, int worker) {
-    const int64_t index = task / args.heads;
-    const int64_t top = index / window_columns % window_rows * args.window_h;
-    const int64_t left = index % window_columns * args.window_w;
-    const AttentionWindow window{.image = index / window_columns / window_rows,
-                                 .head = task % args.heads,
-                                 .top = top,
-                                 .left = left,
-                                 .rows = std::min(args.window_h, args.height - top),
-                                 .columns = std::min(args.window_w, args.width - left)};
-    AttendWindow(args, window, workers[worker]);
+  runtime.for_each(AttentionWindow::count(args), [&](int64_t task, int worker) {
+    AttendWindow(args, AttentionWindow::at(args, task), workers[worker]);
   });
 }
 

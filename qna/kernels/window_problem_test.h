@@ -25,6 +25,7 @@ class GuardedOutput {
 
   // An odd guard: no vector's alignment.
   T* data() { return cells_.data() + kGuard; }
+  int64_t size() const { return static_cast<int64_t>(cells_.size()) - 2 * kGuard; }
 
   double collect(int64_t index) {
     T& cell = cells_[kGuard + index];

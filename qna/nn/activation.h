@@ -1,12 +1,10 @@
-// The activations of kernels/dense.h on tensors.
+// Activations by name.
 #pragma once
 
-#include <torch/types.h>
-
-#include "qna/kernels/dense.h"
+#include "qna/ops/activation.h"
 
 namespace qna::nn {
 
-torch::Tensor activate(const torch::Tensor& x, kernels::Activation activation);
+using ops::activate;
 
 }  // namespace qna::nn

@@ -6,6 +6,8 @@
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
 #include "qna/ops/inference.h"
+#include "qna/ops/mlp_branch.h"
+#include "qna/ops/self_attention.h"
 
 namespace qna::nn {
 namespace {
@@ -121,34 +123,60 @@ torch::Tensor BlockImpl::forward_differentiable(const torch::Tensor& input,
   // What follows may be a step of an optimiser that the version counters do not show.
   if (torch::GradMode::is_enabled()) packed_.clear();
   const torch::Tensor x = zero_masked(input, mask);
-  const torch::Tensor normed = norm1->forward(x);
-  torch::Tensor mixed = qna ? qna->forward(normed, mask) : attention->forward(normed, mask);
-  if (scale1.defined()) mixed = mixed * scale1;
   torch::Tensor y;
-  if (skip) {
-    y = mixed + torch::linear(skip_input(x), skip->weight.flatten(1));
+  if (qna && ops::training_kernels_serve(x)) {
+    const ops::LayerBranch branch{
+        .epsilon = kNormEpsilon,
+        .keep =
+            skip ? std::nullopt : optional(drop_path_factors(x, options_.drop_path, is_training())),
+        .residual = !skip};
+    y = ops::layer_branch(x, folded_layer(), optional(mask), qna->geometry(), branch);
+    if (skip) y = y + torch::linear(skip_input(x), skip->weight.flatten(1));
   } else {
-    y = x + drop_path(mixed, options_.drop_path, is_training());
+    const torch::Tensor normed = norm1->forward(x);
+    torch::Tensor mixed = qna ? qna->forward(normed, mask) : attention->forward(normed, mask);
+    if (scale1.defined()) mixed = mixed * scale1;
+    if (skip) {
+      y = mixed + torch::linear(skip_input(x), skip->weight.flatten(1));
+    } else {
+      y = x + drop_path(mixed, options_.drop_path, is_training());
+    }
   }
-  torch::Tensor branch = mlp->forward(norm2->forward(y));
-  if (scale2.defined()) branch = branch * scale2;
-  return y + drop_path(branch, options_.drop_path, is_training());
+  ops::MlpBranchParameters second{.norm_weight = norm2->weight,
+                                  .norm_bias = norm2->bias,
+                                  .weight1 = mlp->fc1->weight,
+                                  .bias1 = mlp->fc1->bias,
+                                  .weight2 = mlp->fc2->weight,
+                                  .bias2 = mlp->fc2->bias,
+                                  .activation = options_.activation,
+                                  .epsilon = kNormEpsilon};
+  if (scale2.defined()) {
+    second.weight2 = second.weight2 * scale2.unsqueeze(1);
+    second.bias2 = second.bias2 * scale2;
+  }
+  return ops::mlp_branch(y, second,
+                         optional(drop_path_factors(y, options_.drop_path, is_training())));
+}
+
+// The layer's parameters with the scale and shift of the norm before it and of layer scale inside.
+ops::LayerParameters BlockImpl::folded_layer() const {
+  ops::LayerParameters p = qna->parameters_for_layer();
+  // A shift of the scores is the same for all taps, and the softmax takes it out again.
+  const torch::Tensor value_shift = torch::einsum("c,chd->hd", {norm1->bias, p.value_weight});
+  p.value_bias = p.value_bias.has_value() ? *p.value_bias + value_shift : value_shift;
+  p.value_weight = p.value_weight * norm1->weight.view({-1, 1, 1});
+  p.score_weight = p.score_weight * norm1->weight.view({-1, 1, 1});
+  if (scale1.defined()) {
+    p.out_weight = p.out_weight * scale1;
+    if (p.out_bias.has_value()) p.out_bias = *p.out_bias * scale1;
+  }
+  return p;
 }
 
 BlockPack BlockImpl::pack() const {
   BlockPack pack;
   if (qna) {
-    ops::LayerParameters p = qna->parameters_for_layer();
-    // A shift of the scores is the same for all taps, and the softmax takes it out again.
-    const torch::Tensor value_shift = torch::einsum("c,chd->hd", {norm1->bias, p.value_weight});
-    p.value_bias = p.value_bias.has_value() ? *p.value_bias + value_shift : value_shift;
-    p.value_weight = p.value_weight * norm1->weight.view({-1, 1, 1});
-    p.score_weight = p.score_weight * norm1->weight.view({-1, 1, 1});
-    if (scale1.defined()) {
-      p.out_weight = p.out_weight * scale1;
-      if (p.out_bias.has_value()) p.out_bias = *p.out_bias * scale1;
-    }
-    pack.qna = ops::pack_layer(p, qna->geometry());
+    pack.qna = ops::pack_layer(folded_layer(), qna->geometry());
     if (skip) pack.skip = ops::pack_linear(skip->weight.flatten(1), std::nullopt);
   } else {
     pack.qkv = pack_folded(attention->qkv->weight, {}, norm1, {});

@@ -67,6 +67,7 @@ class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
   torch::Tensor forward_fused(const torch::Tensor& x, const torch::Tensor& mask);
   // What the skip connection's product is taken of.
   torch::Tensor skip_input(const torch::Tensor& x) const;
+  ops::LayerParameters folded_layer() const;
   BlockPack pack() const;
   std::vector<torch::Tensor> pack_sources() const;  // the parameters, without a walk over modules
 

@@ -9,4 +9,7 @@ namespace qna::nn {
 // that the expected value stays. Not in training, or with rate 0: x itself.
 torch::Tensor drop_path(const torch::Tensor& x, double rate, bool training);
 
+// The factors that drop_path multiplies the images of x by: [B]. Undefined where it does nothing.
+torch::Tensor drop_path_factors(const torch::Tensor& x, double rate, bool training);
+
 }  // namespace qna::nn

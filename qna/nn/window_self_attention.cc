@@ -1,56 +1,14 @@
 #include "qna/nn/window_self_attention.h"
 
-#include <cmath>
-#include <limits>
-
 #include "qna/base/error.h"
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
 #include "qna/ops/geometry.h"
+#include "qna/ops/self_attention.h"
 
 namespace qna::nn {
-namespace {
 
 namespace F = torch::nn::functional;
-
-// [B, H, W, ...] -> [B * windows, tokens, ...] for a map that the window divides.
-torch::Tensor split(const torch::Tensor& x, std::array<int64_t, 2> window) {
-  const int64_t rows = x.size(1) / window[0];
-  const int64_t columns = x.size(2) / window[1];
-  std::vector<int64_t> sizes = {x.size(0), rows, window[0], columns, window[1]};
-  const auto rest = x.sizes().slice(3);
-  sizes.insert(sizes.end(), rest.begin(), rest.end());
-  std::vector<int64_t> merged = {x.size(0) * rows * columns, window[0] * window[1]};
-  merged.insert(merged.end(), rest.begin(), rest.end());
-  return x.reshape(sizes).transpose(2, 3).reshape(merged);
-}
-
-// [B * windows, tokens, C] -> [B, H, W, C]
-torch::Tensor merge(const torch::Tensor& x, int64_t batch, int64_t height, int64_t width,
-                    std::array<int64_t, 2> window) {
-  return x.reshape({batch, height / window[0], width / window[1], window[0], window[1], x.size(-1)})
-      .transpose(2, 3)
-      .reshape({batch, height, width, x.size(-1)});
-}
-
-// Where the table, flattened to [(2h - 1) (2w - 1), heads], holds key minus query: [N, N].
-torch::Tensor table_index(std::array<int64_t, 2> window, const torch::Tensor& table) {
-  const auto options = torch::TensorOptions(torch::kLong).device(table.device());
-  const int64_t table_w = table.size(2);
-  const auto coordinate = [&](int64_t size, bool is_row) {
-    const torch::Tensor range = torch::arange(size, options);
-    return (is_row ? range.view({-1, 1}) : range.view({1, -1}))
-        .expand({window[0], window[1]})
-        .reshape({-1});
-  };
-  const torch::Tensor y = coordinate(window[0], true);
-  const torch::Tensor x = coordinate(window[1], false);
-  const torch::Tensor dy = y.view({1, -1}) - y.view({-1, 1}) + table.size(1) / 2;
-  const torch::Tensor dx = x.view({1, -1}) - x.view({-1, 1}) + table_w / 2;
-  return dy * table_w + dx;
-}
-
-}  // namespace
 
 torch::Tensor resize_relative_bias(const torch::Tensor& table, std::array<int64_t, 2> window) {
   const std::vector<int64_t> size = {2 * window[0] - 1, 2 * window[1] - 1};
@@ -119,51 +77,11 @@ torch::Tensor WindowSelfAttentionImpl::forward(const torch::Tensor& x, const tor
 }
 
 torch::Tensor WindowSelfAttentionImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
-  const int64_t batch = x.size(0), height = x.size(1), width = x.size(2);
-  const int64_t heads = options_.heads;
-  const int64_t dim = options_.features / heads;
-  const std::array<int64_t, 2> window = window_on(height, width);
-  const int64_t tokens = window[0] * window[1];
-
-  // Padded at the bottom and right to whole windows; what is added is masked.
-  const int64_t bottom = (window[0] - height % window[0]) % window[0];
-  const int64_t right = (window[1] - width % window[1]) % window[1];
-  const bool padded = bottom > 0 || right > 0;
-  torch::Tensor map = x;
-  torch::Tensor keys = mask;
-  if (padded) {
-    map = F::pad(x, F::PadFuncOptions({0, 0, 0, right, 0, bottom}));
-    if (!keys.defined()) {
-      keys = torch::ones({batch, height, width}, x.options().dtype(torch::kBool));
-    }
-    keys = F::pad(keys, F::PadFuncOptions({0, right, 0, bottom}));
-  }
-
-  const torch::Tensor parts =
-      qkv->forward(split(map, window))
-          .view({-1, tokens, 3, heads, dim})
-          .permute({2, 0, 3, 1, 4});  // [3, B * windows, heads, tokens, dim]
-  const torch::Tensor q = parts[0] * (1 / std::sqrt(static_cast<double>(dim)));
-  const torch::Tensor table = bias_for(window);  // [heads, rows, columns]
-  const torch::Tensor bias = table.reshape({heads, -1})
-                                 .index_select(1, table_index(window, table).view({-1}))
-                                 .view({heads, tokens, tokens});
-  torch::Tensor scores = torch::matmul(q, parts[1].transpose(-2, -1)) + bias;
-  torch::Tensor weights;
-  if (keys.defined()) {
-    // The smallest number, not -inf: a window without keys would give NaN, in the gradient too.
-    const torch::Tensor taking_part = split(keys, window).view({-1, 1, 1, tokens});
-    const double lowest = scores.scalar_type() == torch::kHalf ? -65504.0 : -3.0e38;
-    weights = scores.masked_fill(~taking_part, lowest).softmax(-1) * taking_part;
-  } else {
-    weights = scores.softmax(-1);
-  }
-  const torch::Tensor mixed = torch::matmul(weights, parts[2])  // [B * windows, heads, tokens, dim]
-                                  .transpose(1, 2)
-                                  .reshape({-1, tokens, options_.features});
-  torch::Tensor y = merge(proj->forward(mixed), batch, height + bottom, width + right, window);
-  if (padded) y = y.slice(1, 0, height).slice(2, 0, width);
-  return y;
+  const std::array<int64_t, 2> window = window_on(x.size(1), x.size(2));
+  const torch::Tensor mixed =
+      ops::self_attention(qkv->forward(x), options_.heads, window, bias_for(window),
+                          mask.defined() ? std::make_optional(mask) : std::nullopt);
+  return proj->forward(mixed);
 }
 
 void WindowSelfAttentionImpl::pretty_print(std::ostream& stream) const {

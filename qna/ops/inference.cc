@@ -41,9 +41,13 @@ int64_t rows_of(const at::Tensor& x, int64_t features, const char* name) {
 
 }  // namespace
 
-bool inference_kernels_serve(const at::Tensor& x) {
-  return x.device().is_cpu() && x.scalar_type() == at::kFloat && !at::GradMode::is_enabled() &&
+bool training_kernels_serve(const at::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat &&
          !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+bool inference_kernels_serve(const at::Tensor& x) {
+  return training_kernels_serve(x) && !at::GradMode::is_enabled();
 }
 
 PackedWeights pack_linear(const at::Tensor& weight, const OptionalTensor& bias) {
@@ -169,50 +173,6 @@ at::Tensor layer(const at::Tensor& x, const PackedLayer& packed, const OptionalT
   TorchRuntime runtime;
   kernels::layer_forward<float>(args, runtime);
   return y;
-}
-
-at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, std::array<int64_t, 2> window,
-                          const OptionalTensor& bias, const OptionalTensor& mask) {
-  constexpr const char* kName = "self_attention";
-  check(qkv.dim() == 4 && qkv.size(3) % (3 * heads) == 0,
-        "{}: qkv must be [batch, height, width, 3 x {} heads x dim], got {}", kName, heads,
-        sizes_text(qkv.sizes()));
-  const int64_t dim = qkv.size(3) / (3 * heads);
-  const at::Tensor input = qkv.contiguous();
-  const OptionalTensor table = as_table(bias);
-  if (table.has_value()) {
-    check(table->dim() == 3 && table->size(0) == heads && table->size(1) >= 2 * window[0] - 1 &&
-              table->size(2) >= 2 * window[1] - 1,
-          "{}: bias must be [{}, at least {}, at least {}], got {}", kName, heads,
-          2 * window[0] - 1, 2 * window[1] - 1, sizes_text(table->sizes()));
-  }
-  OptionalTensor keys;
-  if (mask.has_value() && mask->defined()) {
-    check(mask->scalar_type() == at::kBool && mask->sizes() == qkv.sizes().slice(0, 3),
-          "{}: mask must be bool of [batch, height, width], got {}", kName,
-          sizes_text(mask->sizes()));
-    keys = mask->contiguous();
-  }
-  const at::Tensor out =
-      at::empty({qkv.size(0), qkv.size(1), qkv.size(2), heads * dim}, qkv.options());
-  if (out.numel() == 0) return out;
-  TorchRuntime runtime;
-  kernels::self_attention({.batch = qkv.size(0),
-                           .height = qkv.size(1),
-                           .width = qkv.size(2),
-                           .heads = heads,
-                           .head_dim = dim,
-                           .window_h = std::min(window[0], qkv.size(1)),
-                           .window_w = std::min(window[1], qkv.size(2)),
-                           .qkv = input.const_data_ptr<float>(),
-                           .scale = 1.0f / std::sqrt(static_cast<float>(dim)),
-                           .bias = table_pointer(table),
-                           .bias_h = table.has_value() ? (table->size(1) + 1) / 2 : 0,
-                           .bias_w = table.has_value() ? (table->size(2) + 1) / 2 : 0,
-                           .mask = mask_pointer(keys),
-                           .out = out.data_ptr<float>()},
-                          runtime);
-  return out;
 }
 
 at::Tensor norm_mean(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

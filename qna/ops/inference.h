@@ -12,6 +12,9 @@ namespace qna::ops {
 // Whether these kernels serve x here and now: float32 on the CPU, no gradient wanted, no autocast.
 bool inference_kernels_serve(const at::Tensor& x);
 
+// Whether the fused forms with gradients do: the same, but that gradients may be wanted.
+bool training_kernels_serve(const at::Tensor& x);
+
 // weight [out, in], as torch::nn::Linear has it; bias [out].
 kernels::PackedWeights pack_linear(const at::Tensor& weight, const OptionalTensor& bias);
 
@@ -51,11 +54,6 @@ PackedLayer pack_layer(const LayerParameters& parameters, const WindowGeometry& 
 at::Tensor layer(const at::Tensor& x, const PackedLayer& layer, const OptionalTensor& mask,
                  kernels::Norm norm, const OptionalTensor& residual,
                  const PackedMlp* mlp = nullptr);
-
-// Self-attention in windows that tile the map: qkv [B, H, W, 3 * heads * dim] -> [B, H, W, heads *
-// dim]. bias: see kernels/self_attention.h.
-at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, std::array<int64_t, 2> window,
-                          const OptionalTensor& bias, const OptionalTensor& mask);
 
 // The mean over the positions of LayerNorm(x): [B, H, W, C] -> [B, C]; masked positions (mask [B,
 // H, W]) do not count. Each image by itself and in one order, so that its result does not depend on

@@ -142,8 +142,10 @@ WindowShape layer_shape(const at::Tensor& x, const LayerParameters& p, const Opt
 }
 
 at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
-                       const WindowShape& shape, int64_t upsample, const at::Tensor& kept) {
+                       const WindowShape& shape, int64_t upsample, const at::Tensor& kept,
+                       const LayerBranch* branch) {
   const at::Tensor input = x.contiguous();
+  const OptionalTensor keep = branch == nullptr ? std::nullopt : as_table(branch->keep);
   const LayerTables tables(p);
   const at::Tensor y = empty_output(x, p, shape, upsample);
   TorchRuntime runtime;
@@ -159,6 +161,13 @@ at::Tensor layer_fused(const at::Tensor& x, const LayerParameters& p, const Opti
     args.y = pointer<T>(y);
     args.kept = kept.defined() ? pointer<float>(kept) : nullptr;
     tables.point(args);
+    if constexpr (std::is_same_v<T, float>) {
+      if (branch != nullptr) {
+        args.norm = {.wanted = true, .epsilon = static_cast<float>(branch->epsilon)};
+        args.residual = branch->residual ? args.x : nullptr;
+        args.keep = table_pointer(keep);
+      }
+    }
     kernels::layer_forward<T>(args, runtime);
   });
   return y;
@@ -173,6 +182,32 @@ at::Tensor layer(const at::Tensor& x, const LayerParameters& p, const OptionalTe
   return op.call(x, p.score_weight, p.value_weight, p.value_bias, p.out_weight, p.out_bias, p.bias,
                  p.tap_weights, mask, geometry.kernel_size, geometry.stride, geometry.padding,
                  geometry.dilation, upsample);
+}
+
+at::Tensor layer_branch(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
+                        const WindowGeometry& geometry, const LayerBranch& branch) {
+  const WindowShape shape = layer_shape(x, p, mask, geometry, /*upsample=*/1);
+  const OptionalTensor taking_part = check_mask(mask, shape, kName);
+  check(!branch.residual || (shape.out_height() == x.size(1) && shape.out_width() == x.size(2) &&
+                             p.out_weight.size(2) == x.size(3)),
+        "layer_branch: x, {}, cannot be added to {} x {} x {} outputs", sizes_text(x.sizes()),
+        shape.out_height(), shape.out_width(), p.out_weight.size(2));
+  check_sizes(branch.keep, {x.size(0)}, "[batch]", "keep", "layer_branch");
+  const bool fused = x.device().is_cpu() && x.scalar_type() == at::kFloat &&
+                     !at::autocast::is_autocast_enabled(at::kCPU) &&
+                     !(branch.keep.has_value() && branch.keep->requires_grad());
+  if (!fused) {
+    const at::Tensor normed = at::layer_norm(x, {x.size(3)}, {}, {}, branch.epsilon);
+    at::Tensor y = layer(normed, p, taking_part, geometry);
+    if (branch.keep.has_value()) y = y * branch.keep->view({-1, 1, 1, 1});
+    return branch.residual ? x + y : y;
+  }
+  if (wants_gradient({x, p.score_weight, p.value_weight, p.out_weight},
+                     {p.value_bias, p.out_bias, p.bias, p.tap_weights})) {
+    return layer_with_gradient(x, p, taking_part, geometry, 1, &branch);
+  }
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return layer_fused(x, p, taking_part, shape, 1, {}, &branch);
 }
 
 void register_layer(Libraries& libraries) {

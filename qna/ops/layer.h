@@ -31,6 +31,22 @@ struct LayerParameters {
 at::Tensor layer(const at::Tensor& x, const LayerParameters& parameters, const OptionalTensor& mask,
                  const WindowGeometry& geometry, int64_t upsample = 1);
 
+// The layer as the first half of a block has it:
+//   y = (x +) keep layer((x - mean) / sqrt(variance + epsilon)), mean and variance over the
+//   features
+// LayerNorm's own scale and shift are linear, so they belong into the parameters.
+struct LayerBranch {
+  double epsilon = 1e-6;
+  OptionalTensor keep = std::nullopt;  // [B]: a factor for each image
+  bool residual = true;                // whether x is added, which then is of y's shape
+};
+
+// In float32 on the CPU, outside autocast, one fused kernel forward and one backward; x and the map
+// of values and scores are kept. Elsewhere by layer_norm and layer.
+at::Tensor layer_branch(const at::Tensor& x, const LayerParameters& parameters,
+                        const OptionalTensor& mask, const WindowGeometry& geometry,
+                        const LayerBranch& branch);
+
 // The checked shape of these arguments; throws qna::Error.
 kernels::WindowShape layer_shape(const at::Tensor& x, const LayerParameters& parameters,
                                  const OptionalTensor& mask, const WindowGeometry& geometry,

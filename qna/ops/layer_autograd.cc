@@ -13,25 +13,46 @@ namespace {
 using kernels::WindowShape;
 using torch::autograd::AutogradContext;
 
+// What stands around the layer: see LayerBranch. Its parts as autograd keeps them.
+struct Around {
+  bool is_branch;
+  bool residual;
+  double epsilon;
+  OptionalTensor keep;
+
+  std::optional<LayerBranch> branch() const {
+    if (!is_branch) return std::nullopt;
+    return LayerBranch{.epsilon = epsilon, .keep = keep, .residual = residual};
+  }
+};
+
 struct Layer : torch::autograd::Function<Layer> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& score_weight, const at::Tensor& value_weight,
                             const OptionalTensor& value_bias, const at::Tensor& out_weight,
                             const OptionalTensor& out_bias, const OptionalTensor& bias,
                             const OptionalTensor& tap_weights, const OptionalTensor& mask,
-                            const WindowGeometry& geometry, int64_t upsample) {
+                            const WindowGeometry& geometry, int64_t upsample,
+                            const OptionalTensor& keep, bool is_branch, bool residual,
+                            double epsilon) {
     at::AutoDispatchBelowADInplaceOrView guard;
     const LayerParameters p{score_weight, value_weight, value_bias, out_weight,
                             out_bias,     bias,         tap_weights};
     const WindowShape s = layer_shape(x, p, mask, geometry, upsample);
     const at::Tensor kept = at::empty({s.batch, s.height, s.width, s.features() + s.scores()},
                                       x.options().dtype(at::kFloat));
-    at::Tensor y = layer_fused(x, p, mask, s, upsample, kept);
+    const std::optional<LayerBranch> branch = Around{is_branch, residual, epsilon, keep}.branch();
+    at::Tensor y =
+        layer_fused(x, p, mask, s, upsample, kept, branch.has_value() ? &*branch : nullptr);
     context->save_for_backward({x, score_weight, value_weight, or_undefined(value_bias), out_weight,
                                 or_undefined(out_bias), or_undefined(bias),
-                                or_undefined(tap_weights), or_undefined(mask), kept});
+                                or_undefined(tap_weights), or_undefined(mask), kept,
+                                or_undefined(keep)});
     context->saved_data["geometry"] = geometry_to_list(geometry);
     context->saved_data["upsample"] = upsample;
+    context->saved_data["is_branch"] = is_branch;
+    context->saved_data["residual"] = residual;
+    context->saved_data["epsilon"] = epsilon;
     return y;
   }
 
@@ -49,24 +70,37 @@ struct Layer : torch::autograd::Function<Layer> {
     const int64_t upsample = context->saved_data["upsample"].toInt();
     const WindowShape s = layer_shape(
         x, p, mask, geometry_from_list(context->saved_data["geometry"].toIntVector()), upsample);
+    const std::optional<LayerBranch> branch =
+        Around{context->saved_data["is_branch"].toBool(), context->saved_data["residual"].toBool(),
+               context->saved_data["epsilon"].toDouble(), or_nothing(saved[10])}
+            .branch();
     variable_list gradients;
     if (at::GradMode::is_enabled()) {  // create_graph: gradients of gradients are wanted
       const variable_list inputs(saved.begin(), saved.begin() + 8);
       gradients = differentiable_gradients(inputs, grad_outputs[0], [&](const variable_list& in) {
-        return layer_composite(in[0], in[1], in[2], or_nothing(in[3]), in[4], or_nothing(in[5]),
-                               or_nothing(in[6]), or_nothing(in[7]), mask, s, upsample);
+        const at::Tensor input =
+            branch.has_value() ? at::layer_norm(in[0], {in[0].size(3)}, {}, {}, branch->epsilon)
+                               : in[0];
+        at::Tensor y =
+            layer_composite(input, in[1], in[2], or_nothing(in[3]), in[4], or_nothing(in[5]),
+                            or_nothing(in[6]), or_nothing(in[7]), mask, s, upsample);
+        if (branch.has_value() && branch->keep.has_value()) {
+          y = y * branch->keep->view({-1, 1, 1, 1});
+        }
+        return branch.has_value() && branch->residual ? in[0] + y : y;
       });
     } else {
-      gradients = fused_gradients(grad_outputs[0], x, p, mask, saved[9], s, upsample);
+      gradients = fused_gradients(grad_outputs[0], x, p, mask, saved[9], s, upsample,
+                                  branch.has_value() ? &*branch : nullptr);
     }
-    gradients.resize(11);  // none for mask, geometry and upsample
+    gradients.resize(15);  // none for mask, geometry, upsample and what stands around
     return gradients;
   }
 
   static variable_list fused_gradients(const at::Tensor& grad_out, const at::Tensor& x,
                                        const LayerParameters& p, const OptionalTensor& mask,
                                        const at::Tensor& kept, const WindowShape& s,
-                                       int64_t upsample) {
+                                       int64_t upsample, const LayerBranch* branch) {
     const at::Tensor input = x.contiguous();
     const at::Tensor grad_y = grad_out.to(x.scalar_type()).contiguous();
     const OptionalTensor score_weight = as_table(p.score_weight);
@@ -92,31 +126,37 @@ struct Layer : torch::autograd::Function<Layer> {
     const auto data = [](const at::Tensor& t) {
       return t.defined() ? t.data_ptr<float>() : nullptr;
     };
+    const OptionalTensor keep = branch == nullptr ? std::nullopt : as_table(branch->keep);
     TorchRuntime runtime;
     dispatch_type(x.scalar_type(), [&](auto type) {
       using T = decltype(type);
-      kernels::layer_backward<T>({.shape = s,
-                                  .in_features = x.size(3),
-                                  .out_features = p.out_weight.size(2),
-                                  .upsample = upsample,
-                                  .grad_y = pointer<const T>(grad_y),
-                                  .x = pointer<const T>(input),
-                                  .kept = pointer<const float>(kept),
-                                  .score_weight = table_pointer(score_weight),
-                                  .value_weight = table_pointer(value_weight),
-                                  .out_weight = table_pointer(out_weight),
-                                  .bias = table_pointer(bias),
-                                  .tap_weights = table_pointer(tap_weights),
-                                  .mask = mask_pointer(mask),
-                                  .grad_x = grad_x.defined() ? pointer<T>(grad_x) : nullptr,
-                                  .grad_score_weight = data(grad_score),
-                                  .grad_value_weight = data(grad_value),
-                                  .grad_value_bias = data(grad_value_bias),
-                                  .grad_out_weight = data(grad_out_weight),
-                                  .grad_out_bias = data(grad_out_bias),
-                                  .grad_bias = data(grad_bias),
-                                  .grad_tap_weights = data(grad_tap_weights)},
-                                 runtime);
+      kernels::LayerBackwardArgs<T> args{.shape = s,
+                                         .in_features = x.size(3),
+                                         .out_features = p.out_weight.size(2),
+                                         .upsample = upsample,
+                                         .grad_y = pointer<const T>(grad_y),
+                                         .x = pointer<const T>(input),
+                                         .kept = pointer<const float>(kept),
+                                         .score_weight = table_pointer(score_weight),
+                                         .value_weight = table_pointer(value_weight),
+                                         .out_weight = table_pointer(out_weight),
+                                         .bias = table_pointer(bias),
+                                         .tap_weights = table_pointer(tap_weights),
+                                         .mask = mask_pointer(mask),
+                                         .grad_x = grad_x.defined() ? pointer<T>(grad_x) : nullptr,
+                                         .grad_score_weight = data(grad_score),
+                                         .grad_value_weight = data(grad_value),
+                                         .grad_value_bias = data(grad_value_bias),
+                                         .grad_out_weight = data(grad_out_weight),
+                                         .grad_out_bias = data(grad_out_bias),
+                                         .grad_bias = data(grad_bias),
+                                         .grad_tap_weights = data(grad_tap_weights)};
+      if (branch != nullptr) {
+        args.norm = {.wanted = true, .epsilon = static_cast<float>(branch->epsilon)};
+        args.keep = table_pointer(keep);
+        args.residual_is_x = branch->residual;
+      }
+      kernels::layer_backward<T>(args, runtime);
     });
     return {grad_x,
             gradient_for(p.score_weight, grad_score),
@@ -133,9 +173,11 @@ struct Layer : torch::autograd::Function<Layer> {
 
 at::Tensor layer_with_gradient(const at::Tensor& x, const LayerParameters& p,
                                const OptionalTensor& mask, const WindowGeometry& geometry,
-                               int64_t upsample) {
+                               int64_t upsample, const LayerBranch* branch) {
+  const LayerBranch around = branch == nullptr ? LayerBranch{} : *branch;
   return Layer::apply(x, p.score_weight, p.value_weight, p.value_bias, p.out_weight, p.out_bias,
-                      p.bias, p.tap_weights, mask, geometry, upsample);
+                      p.bias, p.tap_weights, mask, geometry, upsample, around.keep,
+                      branch != nullptr, around.residual, around.epsilon);
 }
 
 }  // namespace qna::ops

@@ -1,0 +1,316 @@
+#include "qna/kernels/mlp_branch_simd.h"
+
+#include <vector>
+
+#include "qna/kernels/row_chunks.h"
+#include "qna/kernels/scratch.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qna/kernels/mlp_branch_simd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "qna/kernels/activation_gradient-inl.h"
+#include "qna/kernels/mlp-inl.h"
+#include "qna/kernels/outer_sum-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qna::kernels {
+namespace HWY_NAMESPACE {
+
+using MlpInputs = MlpBranchInputs<float>;
+
+// What the backward pass packs at a time may take this much: it is read again from the last-level
+// cache.
+constexpr int64_t kGroupBytes = 8 << 20;
+
+inline float KeepOf(const MlpInputs& in, int64_t row) {
+  return in.keep == nullptr ? 1.0f : in.keep[row / in.keep_rows];
+}
+
+// A weight matrix in scratch memory, packed anew in every call: in training no two see the same.
+struct ScratchMatrix {
+  void carve(ScratchArena& arena, int64_t inner, int64_t columns) {
+    const int64_t vectors = (columns + Lanes() - 1) / Lanes();
+    data = arena.take<float>(inner * vectors * Lanes());
+    bias = arena.take<float>(vectors * Lanes());
+    matrix = {data, bias, inner, vectors, columns};
+  }
+  template <typename At>
+  void pack(Runtime& runtime, const At& at) const {
+    std::fill_n(bias, matrix.vectors * Lanes(), 0.0f);
+    PackMatrix(data, matrix.inner, matrix.vectors, runtime,
+               [&](int64_t k, int64_t c) { return c < matrix.columns ? at(k, c) : 0.0f; });
+  }
+  float* data;
+  float* bias;
+  PackedMatrix matrix;
+};
+
+void MlpBranch(const MlpBranchArgs<float>& args, Runtime& runtime) {
+  const MlpInputs& in = args.in;
+  const int64_t features = in.features;
+  const int64_t hidden = in.hidden;
+  const RowChunks cut(in.rows, in.keep, in.keep_rows, ChunkRows(features + hidden), in.rows + 1,
+                      kTileRows);
+  struct Worker {
+    float* normed;  // [chunk][features]
+    float* active;  // [chunk][hidden]
+  };
+  std::vector<Worker> workers(runtime.workers());
+  ScratchMatrix expand, contract;
+  const auto carve = [&](ScratchArena arena) {
+    expand.carve(arena, features, hidden);
+    contract.carve(arena, hidden, features);
+    for (Worker& worker : workers) {
+      worker = {arena.take<float>(cut.largest * features), arena.take<float>(cut.largest * hidden)};
+    }
+    return arena.bytes();
+  };
+  carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
+
+  // The norm's scale and shift go into the weights: W1 (g n + s) + b1 = (W1 g) n + (W1 s + b1).
+  expand.pack(runtime, [&](int64_t k, int64_t c) {
+    return in.weight1[c * features + k] * in.norm_weight[k];
+  });
+  contract.pack(runtime, [&](int64_t k, int64_t c) { return in.weight2[c * hidden + k]; });
+  for (int64_t c = 0; c < hidden; ++c) {
+    expand.bias[c] = in.bias1[c] + DotRow(in.weight1 + c * features, in.norm_bias, features);
+  }
+  std::copy_n(in.bias2, features, contract.bias);
+
+  runtime.for_each(cut.count(), [&](int64_t index, int id) HWY_ATTR {
+    const RowChunk& chunk = cut.chunks[index];
+    const Worker& worker = workers[id];
+    const float* x = in.x + chunk.first * features;
+    float* y = args.y + chunk.first * features;
+    if (!chunk.live) {
+      std::copy_n(x, chunk.rows * features, y);
+      return;
+    }
+    NormalizeRows(worker.normed, x, chunk.rows, features, static_cast<float>(in.epsilon));
+    float* h = args.h + chunk.first * hidden;
+    Gemm(h, hidden, worker.normed, features, chunk.rows, expand.matrix, {},
+         [&](float* block, int64_t columns) HWY_ATTR {
+           Activate(worker.active + (block - h), hidden, block, hidden, chunk.rows, columns,
+                    in.activation);
+         });
+    if (in.keep == nullptr) {
+      Gemm(y, features, worker.active, hidden, chunk.rows, contract.matrix, {x, features});
+      return;
+    }
+    Gemm(y, features, worker.active, hidden, chunk.rows, contract.matrix);
+    for (int64_t r = 0; r < chunk.rows; ++r) {
+      const float keep = KeepOf(in, chunk.first + r);
+      const float* HWY_RESTRICT from = x + r * features;
+      float* HWY_RESTRICT to = y + r * features;
+      for (int64_t c = 0; c < features; ++c) to[c] = from[c] + keep * to[c];
+    }
+  });
+}
+
+// Sums of rows by chunk, for the gradients of the biases.
+inline void AddRow(float* HWY_RESTRICT sum, const float* HWY_RESTRICT row, int64_t count) {
+  for (int64_t c = 0; c < count; ++c) sum[c] += row[c];
+}
+
+class MlpBranchGradient {
+ public:
+  MlpBranchGradient(const MlpBranchBackwardArgs<float>& args, Runtime& runtime)
+      : args_(args),
+        in_(args.in),
+        cut_(in_.rows, in_.keep, in_.keep_rows, ChunkRows(in_.hidden + 3 * in_.features),
+             kGroupBytes / (2 * (in_.hidden + in_.features) * int64_t{sizeof(float)}) + 1,
+             kTileRows),
+        sum1_(in_.hidden, in_.features, cut_.most_live),
+        sum2_(in_.features, in_.hidden, cut_.most_live),
+        workers_(runtime.workers()) {}
+
+  void run(Runtime& runtime) {
+    carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
+    // Both are products with the rows of the weights as they lie.
+    contract_.pack(runtime, [&](int64_t k, int64_t c) { return in_.weight2[k * in_.hidden + c]; });
+    expand_.pack(runtime, [&](int64_t k, int64_t c) {
+      return in_.weight1[k * in_.features + c] * in_.norm_weight[c];
+    });
+    for (size_t g = 0; g < cut_.groups.size(); ++g) {
+      const RowChunks::Group& group = cut_.groups[g];
+      runtime.for_each(group.end - group.begin, [&](int64_t index, int worker) {
+        pass(group.begin + index, workers_[worker]);
+      });
+      runtime.for_each(sum1_.tasks() + sum2_.tasks(), [&](int64_t task, int) {
+        if (task < sum1_.tasks()) {
+          sum1_.add(task, group.live_rows, g == 0);
+        } else {
+          sum2_.add(task - sum1_.tasks(), group.live_rows, g == 0);
+        }
+      });
+    }
+    finish(runtime);
+  }
+
+ private:
+  struct Worker {
+    float* grad;     // keep dy [chunk][features]
+    float* normed;   // [chunk][features]
+    float* factors;  // [chunk]
+    float* hidden;   // da, then dh [chunk][hidden]
+    float* dn;       // [chunk][features]
+  };
+
+  size_t carve(ScratchArena arena) {
+    contract_.carve(arena, in_.features, in_.hidden);
+    expand_.carve(arena, in_.hidden, in_.features);
+    sum1_.carve(arena);
+    sum2_.carve(arena);
+    bias1_ = arena.take<float>(cut_.count() * in_.hidden);
+    bias2_ = arena.take<float>(cut_.count() * in_.features);
+    for (Worker& worker : workers_) {
+      worker.grad = arena.take<float>(cut_.largest * in_.features);
+      worker.normed = arena.take<float>(cut_.largest * in_.features);
+      worker.factors = arena.take<float>(cut_.largest);
+      worker.hidden = arena.take<float>(cut_.largest * in_.hidden);
+      worker.dn = arena.take<float>(cut_.largest * in_.features);
+    }
+    return arena.bytes();
+  }
+
+  // dx of a chunk, and its rows packed for the sums.
+  void pass(int64_t index, const Worker& worker) const {
+    const RowChunk& chunk = cut_.chunks[index];
+    const int64_t features = in_.features;
+    const int64_t hidden = in_.hidden;
+    const float* dy = args_.grad_y + chunk.first * features;
+    float* dx = args_.grad_x + chunk.first * features;
+    float* bias1 = bias1_ + index * hidden;
+    float* bias2 = bias2_ + index * features;
+    std::fill_n(bias1, hidden, 0.0f);
+    std::fill_n(bias2, features, 0.0f);
+    if (!chunk.live) {
+      std::copy_n(dy, chunk.rows * features, dx);
+      return;
+    }
+    for (int64_t r = 0; r < chunk.rows; ++r) {
+      const float keep = KeepOf(in_, chunk.first + r);
+      float* HWY_RESTRICT to = worker.grad + r * features;
+      for (int64_t c = 0; c < features; ++c) to[c] = keep * dy[r * features + c];
+      AddRow(bias2, to, features);
+    }
+    sum2_.pack_a(chunk.position, worker.grad, features, chunk.rows);
+
+    // da = keep dy W2, dh = da act'(h)
+    Gemm(worker.hidden, hidden, worker.grad, features, chunk.rows, contract_.matrix);
+    WithSlope(in_.activation, [&](const auto& function) HWY_ATTR {
+      for (int64_t r = 0; r < chunk.rows; ++r) {
+        activate_row(function, worker.hidden + r * hidden, args_.h + (chunk.first + r) * hidden,
+                     chunk.position + r);
+        AddRow(bias1, worker.hidden + r * hidden, hidden);
+      }
+    });
+    sum1_.pack_a(chunk.position, worker.hidden, hidden, chunk.rows);
+
+    NormalizeRows(worker.normed, in_.x + chunk.first * features, chunk.rows, features,
+                  static_cast<float>(in_.epsilon), worker.factors);
+    sum1_.pack_b(chunk.position, worker.normed, features, chunk.rows);
+
+    Gemm(worker.dn, features, worker.hidden, hidden, chunk.rows, expand_.matrix);
+    NormBackwardRows(dx, dy, worker.dn, worker.normed, worker.factors, chunk.rows, features);
+  }
+
+  // da -> dh in place; act(h) to its place among the packed rows.
+  template <typename Function>
+  HWY_INLINE void activate_row(const Function& function, float* HWY_RESTRICT grad,
+                               const float* HWY_RESTRICT h, int64_t position) const {
+    const FloatTag d;
+    const int64_t lanes = Lanes();
+    for (int64_t p = 0; p < sum2_.panels(); ++p) {
+      const OuterSum::Panel panel = sum2_.panel(p);
+      float* HWY_RESTRICT to = panel.data + position * panel.width;
+      for (int64_t v = 0; v < panel.width; v += lanes) {
+        const int64_t c = panel.begin + v;
+        if (HWY_LIKELY(v + lanes <= panel.valid)) {
+          const ValueAndSlope a = function(hn::LoadU(d, h + c));
+          hn::Store(a.value, d, to + v);
+          hn::StoreU(hn::Mul(hn::LoadU(d, grad + c), a.slope), d, grad + c);
+          continue;
+        }
+        // The last vector's columns that there are; 0 among the packed rows for the others.
+        const int64_t rest = std::max<int64_t>(0, panel.valid - v);
+        HWY_ALIGN float tail[2 * HWY_MAX_BYTES / sizeof(float)] = {};
+        float* slope = tail + lanes;
+        std::memcpy(tail, h + c, rest * sizeof(float));
+        const ValueAndSlope a = function(hn::Load(d, tail));
+        hn::Store(a.value, d, tail);
+        hn::Store(a.slope, d, slope);
+        for (int64_t i = 0; i < lanes; ++i) to[v + i] = i < rest ? tail[i] : 0.0f;
+        for (int64_t i = 0; i < rest; ++i) grad[c + i] *= slope[i];
+      }
+    }
+  }
+
+  void finish(Runtime& runtime) const {
+    const int64_t features = in_.features;
+    const int64_t hidden = in_.hidden;
+    const auto add_chunks = [&](float* to, const float* sums, int64_t count) {
+      std::vector<double> total(count, 0.0);
+      for (int64_t i = 0; i < cut_.count(); ++i)
+        for (int64_t c = 0; c < count; ++c) total[c] += sums[i * count + c];
+      for (int64_t c = 0; c < count; ++c) to[c] = static_cast<float>(total[c]);
+    };
+    add_chunks(args_.grad_bias1, bias1_, hidden);
+    add_chunks(args_.grad_bias2, bias2_, features);
+    runtime.for_each(features, [&](int64_t c, int) {
+      std::copy_n(sum2_.row(c), hidden, args_.grad_weight2 + c * hidden);
+    });
+    // sum1 = dh^T n, from which dW1 = sum1 g + db1 s, dg = sum W1 sum1, ds = sum W1 db1.
+    constexpr int64_t kColumns = 32;
+    runtime.for_each((features - 1) / kColumns + 1, [&](int64_t block, int) {
+      const int64_t begin = block * kColumns;
+      const int64_t count = std::min(kColumns, features - begin);
+      const float* HWY_RESTRICT g = in_.norm_weight + begin;
+      const float* HWY_RESTRICT s = in_.norm_bias + begin;
+      double scale[kColumns] = {};
+      double shift[kColumns] = {};
+      for (int64_t k = 0; k < hidden; ++k) {
+        const float* HWY_RESTRICT sum = sum1_.row(k) + begin;
+        const float* HWY_RESTRICT w = in_.weight1 + k * features + begin;
+        float* HWY_RESTRICT to = args_.grad_weight1 + k * features + begin;
+        const float bias = args_.grad_bias1[k];
+        for (int64_t c = 0; c < count; ++c) {
+          to[c] = sum[c] * g[c] + bias * s[c];
+          scale[c] += static_cast<double>(w[c]) * sum[c];
+          shift[c] += static_cast<double>(w[c]) * bias;
+        }
+      }
+      for (int64_t c = 0; c < count; ++c) {
+        args_.grad_norm_weight[begin + c] = static_cast<float>(scale[c]);
+        args_.grad_norm_bias[begin + c] = static_cast<float>(shift[c]);
+      }
+    });
+  }
+
+  const MlpBranchBackwardArgs<float>& args_;
+  const MlpInputs& in_;
+  const RowChunks cut_;
+  OuterSum sum1_;  // dh^T n [hidden, features]
+  OuterSum sum2_;  // (keep dy)^T act(h) [features, hidden]
+  ScratchMatrix contract_, expand_;
+  float* bias1_;  // [chunks][hidden]
+  float* bias2_;  // [chunks][features]
+  std::vector<Worker> workers_;
+};
+
+void MlpBranchBackward(const MlpBranchBackwardArgs<float>& args, Runtime& runtime) {
+  MlpBranchGradient(args, runtime).run(runtime);
+}
+
+constexpr MlpBranchKernels kMlpBranchKernels = {&MlpBranch, &MlpBranchBackward};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qna::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qna::kernels {
+QNA_DEFINE_TARGET_LOOKUP(MlpBranchKernels, mlp_branch_kernels, kMlpBranchKernels)
+}  // namespace qna::kernels
+#endif

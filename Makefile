@@ -22,12 +22,15 @@ setup: ## install what the build needs (the other targets do this too)
 build: setup ## build everything, optimised
 	$(call cmake,release)
 
-demo: setup ## build the program and time the layer on a few sizes
+demo: ## train a small network on Fashion-MNIST for about three minutes, and show it
+	@tools/setup --demo
 	$(call cmake,release,qna)
-	@build/release/qna bench layer --quick
-	@printf '\nNext: build/release/qna --help   what else the program does\n'
-	@printf '      make bench                 the full timing table\n'
-	@printf '      make test                  all tests\n'
+	@rm -rf build/demo
+	@build/release/qna train recipes/fashion_mnist.toml --out build/demo
+	@build/release/qna data preview recipes/fashion_mnist.toml --out build/demo/preview.png
+	@printf '      open build/demo/report.html    curves, confusion, samples, attention\n'
+	@printf '      make test                      all tests\n'
+	@printf '      build/release/qna --help       what else the program does\n'
 
 test: build ## build and run all tests, the torch-free ones also under sanitizers
 	@ctest --preset release

@@ -7,7 +7,6 @@
 #include <memory>
 #include <set>
 
-#include "cli/attend_sheets.h"
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
@@ -17,6 +16,7 @@
 #include "qna/image/color.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
+#include "qna/tasks/attention_sheets.h"
 
 namespace qna::cli {
 namespace {
@@ -25,13 +25,13 @@ namespace fs = std::filesystem;
 using image::Image;
 
 struct Arguments {
-  std::string file;
+  std::string file;  // weights
   std::vector<std::string> images;
   std::string out;
   std::vector<std::string> layers;  // empty: typical ones
   std::string size;                 // empty: the model's
   bool kernels = true;
-  SheetStyle style;
+  tasks::SheetStyle style;
 };
 
 // How a picture becomes the network's input: at its own aspect, or cut to an exact size.
@@ -150,7 +150,7 @@ void run(const Arguments& a) {
   const data::Preprocess& preprocess = loaded.info.preprocess;
   const InputSize size = input_size(a.size, loaded.model->config());
   const models::AttentionOptions options{.layers = choose_layers(loaded.model, a),
-                                         .kernel_side = a.kernels ? kKernelSide : 0};
+                                         .kernel_side = a.kernels ? tasks::kKernelSide : 0};
   const std::vector<std::string> paths = data::find_images(a.images);
   std::error_code error;
   fs::create_directories(a.out, error);
@@ -184,9 +184,9 @@ void run(const Arguments& a) {
     for (const models::LayerAttention& attention :
          models::attention_of(loaded.model, to_tensor(seen, preprocess), options)) {
       const std::string file = stem + "." + attention.layer.name;
-      write(file + ".png", attention_sheet(photo, name, attention, a.style));
+      write(file + ".png", tasks::attention_sheet(photo, name, attention, a.style));
       if (attention.kernels.attention.defined()) {
-        write(file + ".kernels.png", kernel_sheet(photo, name, attention, a.style));
+        write(file + ".kernels.png", tasks::kernel_sheet(photo, name, attention, a.style));
       }
     }
   }
@@ -203,10 +203,11 @@ void run(const Arguments& a) {
 void add_attend(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("attend", "Draw where a model looks in pictures");
   auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Weights (.safetensors)")->required()->type_name("FILE");
-  verb->add_option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+  verb->add_option("images", a->images,
+                   "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
+                   "(.safetensors) [the small classifier that comes with the program]")
       ->required()
-      ->type_name("IMAGE");
+      ->type_name("[FILE] IMAGE");
   verb->add_option("-o,--out", a->out, "Folder for the pictures, made if need be")->required();
   // One value per use, or several with commas: what follows may be a picture.
   verb->add_option("--layer", a->layers,
@@ -239,10 +240,14 @@ void add_attend(CLI::App& app) {
       "picture that cannot be read is reported and does not stop the rest; the exit status then\n"
       "is 1.\n\n"
       "Examples:\n"
+      "  qna attend church.jpg -o church/\n"
       "  qna attend model.safetensors cat.jpg -o cat/\n"
       "  qna attend model.safetensors photos/ -o maps/ --layer 1.2,2.5 --no-kernels\n"
       "  qna attend model.safetensors street.jpg -o street/ --size 768 --head 0,3 --cell 1024");
-  verb->callback([a] { run(*a); });
+  verb->callback([a] {
+    a->file = take_weights(a->images);
+    run(*a);
+  });
 }
 
 }  // namespace qna::cli

@@ -151,7 +151,7 @@ TEST_F(Attend, Mistakes) {
   EXPECT_NE(complaint({path("cat.png"), "--size", "0x3"}).find("--size"), std::string::npos);
   EXPECT_NE(complaint({path("none.png")}).find("none.png"), std::string::npos);
   EXPECT_THROW(attend({path("cat.png"), "--opacity", "2"}), CLI::ParseError);
-  EXPECT_THROW(attend({}), CLI::ParseError);
+  EXPECT_THROW(attend({}), Error);
   EXPECT_TRUE(written().empty());
   std::ofstream(path("out")) << "a file where the folder should be";
   EXPECT_NE(complaint({path("cat.png")}).find("--out"), std::string::npos);

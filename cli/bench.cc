@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "bench/layer.h"
+#include "bench/loader.h"
 #include "bench/measure.h"
 #include "bench/model.h"
 #include "bench/worker.h"
@@ -16,6 +17,7 @@
 #include "qna/base/error.h"
 #include "qna/base/file.h"
 #include "qna/models/registry.h"
+#include "qna/report/machine.h"
 
 namespace qna::cli {
 namespace {
@@ -120,6 +122,15 @@ void add_layer(CLI::App& bench) {
   verb->callback([a] { run_layer(*a); });
 }
 
+// Returns at once when all is there.
+void set_up_peers(const std::string& folder) {
+  const std::string setup = folder + "/setup";
+  check(std::filesystem::exists(setup),
+        "the peers are run from the sources, and {} is not there; use --peer none", setup);
+  check(std::system(("'" + setup + "' >&2").c_str()) == 0,
+        "the peers could not be set up (see above); --peer none measures without them");
+}
+
 struct ModelArguments {
   std::vector<std::string> images;
   std::string csv;
@@ -133,21 +144,22 @@ void run_model(ModelArguments& a) {
   }
   for (const std::string& name : options.models) models::find_model(name);
   for (const std::string& image : a.images) options.images.push_back(parse_size(image, "--image"));
+  if (options.peers.empty() && options.train) options.peers = {"eager"};
+  if (options.peers.empty()) {
+    options.peers = {"eager", "compiled", "onnxruntime", "openvino", "timm"};
+  }
   if (options.peers == std::vector<std::string>{"none"}) options.peers.clear();
+  for (const std::string& peer : options.peers) {
+    check(!options.train || peer == "eager" || peer == "compiled",
+          "--peer must be eager or compiled with --train, got {}", peer);
+  }
   check(std::count(options.peers.begin(), options.peers.end(), "none") == 0,
         "--peer none must stand alone");
   options.peers_folder = bench::default_peers_folder();
   options.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  if (!options.peers.empty()) {
-    // Returns at once when all is there.
-    const std::string setup = options.peers_folder + "/setup";
-    check(std::filesystem::exists(setup),
-          "the peers are run from the sources, and {} is not there; use --peer none", setup);
-    check(std::system(("'" + setup + "' >&2").c_str()) == 0,
-          "the peers could not be set up (see above); --peer none measures without them");
-  }
+  if (!options.peers.empty()) set_up_peers(options.peers_folder);
   const std::vector<bench::ModelResult> results = bench::run_model_bench(options);
-  fmt::print("{}, {} threads, commit {}\n\n{}", bench::machine_description(), options.threads,
+  fmt::print("{}, {} threads, commit {}\n\n{}", report::machine_description(), options.threads,
              bench::commit(), bench::model_table(results));
   if (!a.csv.empty()) {
     write_file(a.csv, bench::model_csv(results));
@@ -160,7 +172,6 @@ void add_model(CLI::App& bench) {
       "model", "Images per second and memory of whole networks beside their peers, in one run");
   auto a = std::make_shared<ModelArguments>();
   a->options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  a->options.peers = {"eager", "compiled", "onnxruntime", "openvino", "timm"};
   const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 20);
   verb->add_option("--model", a->options.models, "Which models [all; see qna models]")
       ->delimiter(',');
@@ -175,6 +186,8 @@ void add_model(CLI::App& bench) {
                    "eager, compiled, onnxruntime, openvino, timm, or none [all]")
       ->check(CLI::IsMember({"eager", "compiled", "onnxruntime", "openvino", "timm", "none"}))
       ->delimiter(',');
+  verb->add_flag("--train", a->options.train,
+                 "Steps of training instead of inference; peers: eager, compiled [eager]");
   verb->add_option("--rounds", a->options.rounds, "Turns of each subject [7]")
       ->check(CLI::Range(1, 10000));
   verb->add_option("--csv", a->csv, "Also write all measurements to this file");
@@ -186,9 +199,57 @@ void add_model(CLI::App& bench) {
       "up at the first run. Every subject is a process of its own, and they take turns.\n\n"
       "Examples:\n"
       "  qna bench model --model qna_vit_tiny --batch 8 --csv tiny.csv\n"
+      "  qna bench model --train --model qna_vit_tiny --batch 8\n"
       "  qna bench model --peer none\n"
       "  qna bench model --peer none --model qna_vit_tiny --batch 1 --image 224,448,1536x2048");
   verb->callback([a] { run_model(*a); });
+}
+
+struct LoaderArguments {
+  std::string peer = "timm";
+  std::string csv;
+  bench::LoaderBenchOptions options;
+};
+
+void run_loader(LoaderArguments& a) {
+  if (a.peer != "none") {
+    const std::string folder = bench::default_peers_folder();
+    set_up_peers(folder);
+    a.options.peer_command = {folder + "/../../build/peers/bin/python", folder + "/loader.py"};
+  }
+  const std::vector<bench::LoaderResult> results = bench::run_loader_bench(a.options);
+  fmt::print("{}, 1 thread, commit {}\n\n{}", report::machine_description(), bench::commit(),
+             bench::loader_table(results));
+  if (!a.csv.empty()) {
+    write_file(a.csv, bench::loader_csv(results, a.options, report::machine_description(),
+                                        bench::commit()));
+    fmt::print("\nwrote {}\n", a.csv);
+  }
+}
+
+void add_loader(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand(
+      "loader", "Training pictures per second of one core beside timm's pipeline, in one run");
+  auto a = std::make_shared<LoaderArguments>();
+  verb->add_option("folder", a->options.folder, "Folder with JPEG or PNG pictures")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  verb->add_option("--size", a->options.size, "Side of the result [224]")
+      ->check(CLI::Range(1, 4096));
+  verb->add_option("--count", a->options.count, "Different pictures [256]")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  verb->add_option("--peer", a->peer, "timm or none [timm]")
+      ->check(CLI::IsMember({"timm", "none"}));
+  verb->add_option("--rounds", a->options.rounds, "Turns of each subject [7]")
+      ->check(CLI::Range(1, 10000));
+  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
+  verb->footer(
+      "Both read a file, take a random part, resize it (bicubic), flip it, change it by\n"
+      "RandAugment (rand-m9-mstd0.5-inc1) and normalise it; see docs/augmentation.md. The peer is\n"
+      "timm's create_transform with torchvision and Pillow, in a process of its own.\n\n"
+      "Example:\n"
+      "  qna bench loader pictures/train --csv loader.csv");
+  verb->callback([a] { run_loader(*a); });
 }
 
 // Not for people: what `bench model` starts.
@@ -202,6 +263,7 @@ void add_worker(CLI::App& bench) {
   verb->add_option("--batch", options->batch);
   verb->add_option("--image", *image);
   verb->add_option("--threads", options->threads);
+  verb->add_flag("--train", options->train);
   verb->callback([options, image] {
     const std::array<int64_t, 2> size = parse_size(*image, "--image");
     options->height = size[0];
@@ -216,6 +278,7 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "Measure speed and memory");
   verb->require_subcommand(1);
   add_layer(*verb);
+  add_loader(*verb);
   add_model(*verb);
   add_worker(*verb);
 }

@@ -24,18 +24,6 @@ struct Arguments {
   std::string dtype = "float32";
 };
 
-std::vector<std::string> read_labels(const std::string& path) {
-  std::ifstream file(path);
-  check(file.good(), "--labels: {} cannot be read", path);
-  std::vector<std::string> labels;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    check(format::is_utf8(line), "--labels: line {} of {} is not UTF-8", labels.size() + 1, path);
-    labels.push_back(line);
-  }
-  return labels;
-}
-
 void run(const Arguments& a) {
   const format::FlaxState state = format::read_flax(a.file);
   std::string name = a.model;
@@ -61,10 +49,7 @@ void run(const Arguments& a) {
   }
   if (!a.labels.empty()) info.labels = read_labels(a.labels);
   info.training = {{"imported_from", "flax checkpoint"}};
-  const at::ScalarType dtype = a.dtype == "float16"    ? at::kHalf
-                               : a.dtype == "bfloat16" ? at::kBFloat16
-                                                       : at::kFloat;
-  checkpoint::save_model(a.out, imported.model, info, dtype);
+  checkpoint::save_model(a.out, imported.model, info, scalar_type(a.dtype));
 
   for (const checkpoint::ImportedTensor& tensor : imported.tensors) {
     fmt::print("{:<78} -> {} {}\n", tensor.flax_name, tensor.name, ops::sizes_text(tensor.sizes));
@@ -92,7 +77,7 @@ void add_import(CLI::App& app) {
       ->excludes(model);
   verb->add_option("--labels", a->labels, "Text file with one label per line, to be kept inside");
   verb->add_option("--dtype", a->dtype, "float32, float16 or bfloat16 in the file [float32]")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+      ->check(CLI::IsMember(dtype_names()));
   verb->footer(
       "Every tensor is listed. A tensor that is missing, left over or of another shape stops the\n"
       "import, and no file is written.\n\n"

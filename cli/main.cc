@@ -27,6 +27,10 @@ int main(int argc, char** argv) {
   qna::cli::add_models(app);
   qna::cli::add_info(app);
   qna::cli::add_import(app);
+  qna::cli::add_export(app);
+  qna::cli::add_train(app);
+  qna::cli::add_eval(app);
+  qna::cli::add_data(app);
   qna::cli::add_predict(app);
   qna::cli::add_features(app);
   qna::cli::add_attend(app);

@@ -2,8 +2,10 @@
 
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 
 #include "qna/base/error.h"
+#include "qna/format/text.h"
 #include "qna/models/registry.h"
 
 namespace qna::cli {
@@ -39,6 +41,46 @@ checkpoint::LoadedModel open_weights(const std::string& path) {
   checkpoint::LoadedModel loaded = checkpoint::load_model(path);
   for (const std::string& line : loaded.report) fmt::print(stderr, "qna: {}\n", line);
   return loaded;
+}
+
+std::string default_weights() {
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  // As built, and as installed.
+  for (const char* folder : {"share/qna", "../share/qna"}) {
+    const auto path = program.parent_path() / folder / "imagenette.safetensors";
+    if (std::filesystem::exists(path)) return path.lexically_normal().string();
+  }
+  fail(
+      "the weights that come with the program are not beside it (share/qna/{}); name a weights "
+      "file before the pictures",
+      "imagenette.safetensors");
+}
+
+std::string take_weights(std::vector<std::string>& arguments) {
+  if (arguments.empty() || !arguments.front().ends_with(".safetensors")) return default_weights();
+  const std::string file = arguments.front();
+  arguments.erase(arguments.begin());
+  check(!arguments.empty(), "no pictures are given behind the weights file {}", file);
+  return file;
+}
+
+std::vector<std::string> read_labels(const std::string& path) {
+  std::ifstream file(path);
+  check(file.good(), "--labels: {} cannot be read", path);
+  std::vector<std::string> labels;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    check(format::is_utf8(line), "--labels: line {} of {} is not UTF-8", labels.size() + 1, path);
+    labels.push_back(line);
+  }
+  return labels;
+}
+
+std::vector<std::string> dtype_names() { return {"float32", "float16", "bfloat16"}; }
+
+at::ScalarType scalar_type(const std::string& name) {
+  if (name == "float16") return at::kHalf;
+  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
 std::array<int64_t, 2> parse_size(const std::string& text, const char* option) {

@@ -27,19 +27,20 @@ void print_json() {
 
 void print_table() {
   fmt::print("{:<17} {:>6} {:>12} {:>8} {:>7} {:>9}  {}\n", "model", "pixels", "parameters",
-             "GFLOPs", "top-1 %", "images/s", "what it is");
+             "GFLOPs", "top-1 %", "images/s", "what it is (recipe)");
   for (const models::ModelEntry& entry : models::models()) {
     const auto paper = [](double value, int digits) {
       return value == 0 ? std::string("-") : fmt::format("{:.{}f}", value, digits);
     };
-    fmt::print("{:<17} {:>6} {:>12} {:>8.3f} {:>7} {:>9}  {}\n", entry.name,
+    fmt::print("{:<17} {:>6} {:>12} {:>8.3f} {:>7} {:>9}  {} ({})\n", entry.name,
                entry.config.image_size[0], with_commas(entry.parameters), entry.gflops,
-               paper(entry.paper_top1, 1), paper(entry.paper_per_second, 0), entry.summary);
+               paper(entry.paper_top1, 1), paper(entry.paper_per_second, 0), entry.summary,
+               entry.recipe);
   }
   fmt::print(
       "\nGFLOPs: 2 per multiply-add, for one image. top-1 (ImageNet) and images/s (one V100) are "
       "the"
-      "\npaper's. Next: qna info MODEL\n");
+      "\npaper's. Recipes are in recipes/. Next: qna info MODEL\n");
 }
 
 }  // namespace

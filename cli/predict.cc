@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 struct Arguments {
-  std::string file;
+  std::string file;  // weights
   std::vector<std::string> images;
   int64_t top = 5;
   bool as_json = false;
@@ -82,10 +82,11 @@ void run(const Arguments& a) {
 void add_predict(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("predict", "Say what is in pictures");
   auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Weights (.safetensors)")->required()->type_name("FILE");
-  verb->add_option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+  verb->add_option("images", a->images,
+                   "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
+                   "(.safetensors) [the small classifier that comes with the program]")
       ->required()
-      ->type_name("IMAGE");
+      ->type_name("[FILE] IMAGE");
   verb->add_option("--top", a->top, "How many classes to print [5]")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   verb->add_flag("--json", a->as_json, "One JSON object per picture and line");
@@ -97,9 +98,13 @@ void add_predict(CLI::App& app) {
       "Resizing, cropping and normalisation are those kept in the weights file. A picture that\n"
       "cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"
       "Examples:\n"
+      "  qna predict church.jpg\n"
       "  qna predict model.safetensors cat.jpg\n"
       "  qna predict model.safetensors photos/ --top 1 --json > answers.jsonl");
-  verb->callback([a] { run(*a); });
+  verb->callback([a] {
+    a->file = take_weights(a->images);
+    run(*a);
+  });
 }
 
 }  // namespace qna::cli

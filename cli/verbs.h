@@ -11,6 +11,10 @@ namespace qna::cli {
 void add_models(CLI::App& app);
 void add_info(CLI::App& app);
 void add_import(CLI::App& app);
+void add_export(CLI::App& app);
+void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_data(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_features(CLI::App& app);
 void add_attend(CLI::App& app);

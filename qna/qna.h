@@ -1,6 +1,7 @@
 // The public interface of qna, as a list of includes.
 // clang-format off
 //
+//   qna::train::train              a run by a recipe                            qna/train/, qna/tasks/
 //   qna::models::QnAViT            the networks, and their list                 qna/models/
 //   qna::checkpoint::load_model    weights from and to files                    qna/checkpoint/
 //   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
@@ -18,6 +19,10 @@
 #include "qna/base/error.h"
 #include "qna/checkpoint/import_flax.h"
 #include "qna/checkpoint/model_file.h"
+#include "qna/data/augment.h"
+#include "qna/data/loader.h"
+#include "qna/data/mix.h"
+#include "qna/data/open_dataset.h"
 #include "qna/data/preprocess.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
@@ -30,3 +35,7 @@
 #include "qna/ops/layer.h"
 #include "qna/ops/registration.h"
 #include "qna/ops/window_attention.h"
+#include "qna/report/training_report.h"
+#include "qna/tasks/classification.h"
+#include "qna/train/recipe.h"
+#include "qna/train/trainer.h"

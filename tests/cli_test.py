@@ -35,7 +35,8 @@ class Help(unittest.TestCase):
 
     def test_every_verb_has_help(self):
         for verb in (["models"], ["info"], ["import"], ["predict"], ["attend"], ["features"],
-                     ["kernels"], ["bench"], ["bench", "layer"], ["bench", "model"]):
+                     ["kernels"], ["bench"], ["bench", "layer"], ["bench", "loader"],
+                     ["bench", "model"]):
             done = run(*verb, "--help")
             self.assertEqual(done.returncode, 0, verb)
             self.assertIn("--help", done.stdout)
@@ -66,7 +67,8 @@ class Mistakes(unittest.TestCase):
         self.expect_failure(run("bench", "layer", "--size", "many"), "--size", "many")
 
     def test_attend(self):
-        self.expect_failure(run("attend", "no.safetensors"), "images")
+        self.expect_failure(run("attend", "no.safetensors", "--out", "maps"),
+                            "no pictures", "no.safetensors")
         self.expect_failure(run("attend", "no.safetensors", "cat.jpg", "--out", "maps"),
                             "no.safetensors")
         self.expect_failure(run("attend", "no.safetensors", "cat.jpg", "--out", "maps",

@@ -23,8 +23,12 @@ std::string progress_line(int64_t done, int64_t total, double seconds, const std
 
 Progress::Progress(int64_t total) : total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
 
-Progress::~Progress() {
-  if (terminal_) std::fputs("\r\033[K", stderr);
+Progress::~Progress() { wipe(); }
+
+void Progress::wipe() {
+  if (!terminal_) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
 }
 
 void Progress::show(int64_t done, const std::string& note) {

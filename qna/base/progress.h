@@ -17,6 +17,8 @@ class Progress {
 
   // `done` of the total are done and `note` says what comes now.
   void show(int64_t done, const std::string& note);
+  // Takes the bar off the terminal until the next show(), so that a line can be printed.
+  void wipe();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -120,6 +120,7 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path, const Sa
   for (const format::TensorView& view : file.tensors()) {
     // A model without a head leaves the file's head alone.
     if (!model->head && view.name.starts_with("head.")) continue;
+    if (view.name.starts_with(kTrainingPrefix)) continue;
     check(used.contains(view.name), "{}: the model has no place for the tensor '{}'", path,
           view.name);
   }
@@ -129,15 +130,15 @@ LoadReport copy_weights(models::QnAViT& model, const std::string& path, const Sa
 
 }  // namespace
 
-std::vector<std::pair<std::string, torch::Tensor>> named_tensors(const torch::nn::Module& model) {
-  std::vector<std::pair<std::string, torch::Tensor>> tensors;
+NamedTensors named_tensors(const torch::nn::Module& model) {
+  NamedTensors tensors;
   for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value());
   for (const auto& item : model.named_buffers()) tensors.emplace_back(item.key(), item.value());
   return tensors;
 }
 
 void save_model(const std::string& path, const models::QnAViT& model, const ModelInfo& info,
-                at::ScalarType dtype) {
+                at::ScalarType dtype, const NamedTensors& training) {
   check(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16,
         "save_model: dtype must be float32, float16 or bfloat16");
   check(info.labels.empty() || static_cast<int64_t>(info.labels.size()) == model->config().classes,
@@ -154,6 +155,10 @@ void save_model(const std::string& path, const models::QnAViT& model, const Mode
     const bool floating = tensor.is_floating_point();
     kept.push_back(tensor.detach().cpu().to(floating ? dtype : tensor.scalar_type()).contiguous());
     views.push_back(view_of(name, kept.back()));
+  }
+  for (const auto& [name, tensor] : training) {
+    kept.push_back(tensor.detach().cpu().contiguous());
+    views.push_back(view_of(kTrainingPrefix + name, kept.back()));
   }
   std::map<std::string, std::string> metadata = {
       {"format", kFormat}, {"config", models::to_json(model->config()).dump()}};

@@ -36,9 +36,15 @@ struct LoadedModel {
   LoadReport report;
 };
 
-// dtype: of the tensors in the file, kFloat, kHalf or kBFloat16.
+// Tensors beside the model's have names that begin so; who only wants the model passes them by.
+inline constexpr const char* kTrainingPrefix = "training/";
+
+using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+// dtype: of the tensors in the file, kFloat, kHalf or kBFloat16. training: tensors to keep as they
+// are under kTrainingPrefix + name.
 void save_model(const std::string& path, const models::QnAViT& model, const ModelInfo& info,
-                at::ScalarType dtype = at::kFloat);
+                at::ScalarType dtype = at::kFloat, const NamedTensors& training = {});
 
 // Throws qna::Error when the file is broken, was not written by save_model, or does not fit.
 LoadedModel load_model(const std::string& path, const LoadOptions& options = {});
@@ -49,6 +55,6 @@ LoadedModel load_model(const std::string& path, const LoadOptions& options = {})
 LoadReport load_weights(models::QnAViT& model, const std::string& path);
 
 // Parameters and buffers by name.
-std::vector<std::pair<std::string, torch::Tensor>> named_tensors(const torch::nn::Module& model);
+NamedTensors named_tensors(const torch::nn::Module& model);
 
 }  // namespace qna::checkpoint

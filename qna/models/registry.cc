@@ -79,17 +79,20 @@ const Shape kPico = with(kNano, [](Shape& s) {
 
 std::vector<ModelEntry> make_list() {
   std::vector<ModelEntry> list = {
-      {"qna_vit_tiny", "3x3 windows", four_stages(kTiny), 15'715'560, 4.941, 81.7, 1060, ""},
-      {"qna_vit_tiny_7x7", "7x7 windows", four_stages(kTiny7x7), 15'753'960, 5.117, 82.0, 895, ""},
+      {"qna_vit_tiny", "3x3 windows", four_stages(kTiny), 15'715'560, 4.941, 81.7, 1060,
+       "imagenet_tiny.toml"},
+      {"qna_vit_tiny_7x7", "7x7 windows", four_stages(kTiny7x7), 15'753'960, 5.117, 82.0, 895,
+       "imagenet_tiny_7x7.toml"},
       {"qna_vit_small", "deeper third stage", four_stages(kSmall), 24'971'560, 8.838, 83.2, 596,
-       ""},
-      {"qna_vit_base", "wider", four_stages(kBase), 55'670'008, 19.235, 83.7, 372, ""},
+       "imagenet_small.toml"},
+      {"qna_vit_base", "wider", four_stages(kBase), 55'670'008, 19.235, 83.7, 372,
+       "imagenet_base.toml"},
       {"qna_vit_base_384", "Base fine-tuned at 384 px", four_stages(kBase384), 55'900'408, 60.824,
-       84.8, 177, ""},
+       84.8, 177, "imagenet_base_384.toml"},
       {"qna_vit_nano", "small pictures, 28 to 128 px", four_stages(kNano), 2'640'072, 0.256, 0, 0,
-       ""},
+       "imagenette.toml"},
       {"qna_vit_pico", "smaller still, for quick work", four_stages(kPico), 667'116, 0.0137, 0, 0,
-       ""},
+       "fashion_mnist.toml"},
   };
   std::set<std::string> names;
   for (const ModelEntry& entry : list) {

@@ -17,7 +17,7 @@ struct ModelEntry {
   double gflops;       // 2 x multiply-adds and element-wise work, at config.image_size (cost.h)
   double paper_top1;   // percent on ImageNet-1K; 0: not in the paper
   double paper_per_second;  // images, on one V100; 0: not in the paper
-  const char* recipe;       // file in recipes/ that trains it; empty: none yet
+  const char* recipe;       // file in recipes/ that trains it
 };
 
 std::span<const ModelEntry> models();

@@ -1,4 +1,4 @@
-#include "cli/attend_sheets.h"
+#include "qna/tasks/attention_sheets.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "qna/viz/contact_sheet.h"
 #include "qna/viz/draw.h"
 
-namespace qna::cli {
+namespace qna::tasks {
 namespace {
 
 using image::Image;
@@ -141,4 +141,4 @@ Image kernel_sheet(const Image& photo, const std::string& name,
                                     what(attention, style), which)}});
 }
 
-}  // namespace qna::cli
+}  // namespace qna::tasks

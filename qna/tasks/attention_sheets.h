@@ -1,4 +1,4 @@
-// The pictures that 'qna attend' writes.
+// Pictures of where a network looks.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 #include "qna/image/image.h"
 #include "qna/models/attention_maps.h"
 
-namespace qna::cli {
+namespace qna::tasks {
 
 struct SheetStyle {
   std::vector<int64_t> heads = {};  // empty: all
@@ -29,4 +29,4 @@ image::Image attention_sheet(const image::Image& photo, const std::string& name,
 image::Image kernel_sheet(const image::Image& photo, const std::string& name,
                           const models::LayerAttention& attention, const SheetStyle& style);
 
-}  // namespace qna::cli
+}  // namespace qna::tasks

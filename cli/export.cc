@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/model_argument.h"
+#include "cli/verbs.h"
+#include "qna/base/error.h"
+
+namespace qna::cli {
+namespace {
+
+struct Arguments {
+  std::string file;
+  std::string out;
+  std::string dtype = "float16";
+  std::string labels;
+};
+
+void run(const Arguments& a) {
+  checkpoint::LoadedModel loaded = open_weights(a.file);
+  if (!a.labels.empty()) loaded.info.labels = read_labels(a.labels);
+  // Where somebody's files lie does not belong into a file that is passed on.
+  nlohmann::json& training = loaded.info.training;
+  for (const char* key : {"/recipe/data/path", "/recipe/model/weights"}) {
+    const nlohmann::json::json_pointer path(key);
+    if (training.is_object() && training.contains(path)) {
+      training.at(path.parent_pointer()).erase(path.back());
+    }
+  }
+  checkpoint::save_model(a.out, loaded.model, loaded.info, scalar_type(a.dtype));
+  fmt::print("wrote {}, {} bytes\n", a.out,
+             with_commas(static_cast<int64_t>(std::filesystem::file_size(a.out))));
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand(
+      "export", "Write a model without its training state, in another precision");
+  auto a = std::make_shared<Arguments>();
+  verb->add_option("file", a->file, "Weights or checkpoint of a run (.safetensors)")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("-o,--out", a->out, "Weights file to write (.safetensors)")->required();
+  verb->add_option("--dtype", a->dtype, "float32, float16 or bfloat16 in the file [float16]")
+      ->check(CLI::IsMember(dtype_names()));
+  verb->add_option("--labels", a->labels, "Text file with one label per line, to be kept inside");
+  verb->footer(
+      "Example:\n"
+      "  qna export runs/imagenette/best.safetensors -o imagenette.safetensors");
+  verb->callback([a] { run(*a); });
+}
+
+}  // namespace qna::cli

@@ -1,0 +1,210 @@
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "cli/verbs.h"
+#include "qna/base/error.h"
+#include "qna/base/progress.h"
+#include "qna/tasks/classification.h"
+#include "qna/train/run_report.h"
+#include "qna/train/trainer.h"
+
+namespace qna::cli {
+namespace {
+
+struct Arguments {
+  std::string recipe;
+  std::vector<std::string> settings;
+  std::string out;
+  bool resume = false;
+  int threads = 0;
+  double timeout = 300;
+  bool quiet = false;
+};
+
+std::atomic<bool> stop_asked = false;
+
+void on_signal(int) {
+  // A second signal ends at once, as without a handler.
+  if (stop_asked.exchange(true)) std::_Exit(130);
+}
+
+std::unique_ptr<tasks::Task> make_task(const train::Recipe& recipe, const tasks::Run& run) {
+  if (recipe.task == "classification") {
+    return std::make_unique<tasks::Classification>(recipe.sections, run);
+  }
+  fail("recipe: task must be classification, got '{}'", recipe.task);
+}
+
+// Cores are shared among the processes of a machine, unless somebody decided already.
+void set_threads(int wanted, const train::Rank& rank) {
+  if (wanted > 0) {
+    at::set_num_threads(wanted);
+  } else if (rank.ranks > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    at::set_num_threads(std::max(1, cores / rank.local_ranks));
+  }
+}
+
+std::string default_folder(const std::string& recipe) {
+  return (std::filesystem::path("runs") / std::filesystem::path(recipe).stem()).string();
+}
+
+std::string duration(double seconds) {
+  return seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.1f} min", seconds / 60);
+}
+
+// A bar for the steps of the run; notes and the lines of epochs stand above it.
+class Screen {
+ public:
+  Screen(int64_t steps, bool speaks) : speaks_(speaks), steps_(steps) {}
+
+  void note(const std::string& line) {
+    if (bar_) bar_->wipe();
+    if (speaks_) fmt::print(stderr, "{}\n", line);
+  }
+
+  void step(const train::StepInfo& info) {
+    if (!speaks_) return;
+    // Steps of an earlier session say nothing of the time that is left.
+    if (!bar_) {
+      first_ = info.step - 1;
+      bar_ = std::make_unique<Progress>(steps_ - first_);
+    }
+    done_ = info.step - first_;
+    bar_->show(done_, fmt::format("epoch {}/{}, loss {:.4f}, {:.0f} images/s", info.epoch + 1,
+                                  info.epochs, info.mean_loss, info.images_per_second));
+  }
+
+  void evaluation(int64_t done, int64_t total) {
+    if (bar_) bar_->show(done_, fmt::format("validation, batch {}/{}", done, total));
+  }
+
+  void epoch(const train::EpochInfo& info) {
+    if (!speaks_) return;
+    if (bar_) bar_->wipe();
+    std::string line = fmt::format("epoch {:3}/{}  train loss {:.4f}", info.epoch + 1, info.epochs,
+                                   info.train_loss);
+    for (const auto& [name, value] : info.metrics) {
+      line += fmt::format("  {} {:.{}f}", name == "loss" ? "val loss" : name, value,
+                          name == "loss" ? 4 : 2);
+    }
+    fmt::print("{}  {}{}\n", line, duration(info.seconds), info.best ? "  best" : "");
+    std::fflush(stdout);
+  }
+
+  void end() { bar_.reset(); }
+
+ private:
+  const bool speaks_;
+  const int64_t steps_;
+  int64_t first_ = 0;  // steps of earlier sessions
+  int64_t done_ = 0;   // steps of this one
+  std::unique_ptr<Progress> bar_;
+};
+
+void run(const Arguments& a) {
+  const train::Recipe recipe = train::read_recipe(a.recipe, a.settings);
+  const train::Rank rank = train::rank_from_environment();
+  set_threads(a.threads, rank);
+  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * a.timeout));
+  const train::Processes processes(rank, timeout);
+  const bool speaks = processes.is_first() && !a.quiet;
+
+  torch::manual_seed(static_cast<uint64_t>(recipe.seed));
+  const std::unique_ptr<tasks::Task> task =
+      make_task(recipe, {.seed = recipe.seed,
+                         .batch = recipe.batch,
+                         .rank = processes.rank(),
+                         .ranks = processes.count(),
+                         .threads = at::get_num_threads(),
+                         .sum = [&](torch::Tensor& tensor) { processes.sum(tensor); }});
+  const train::TrainOptions options{.folder = a.out.empty() ? default_folder(a.recipe) : a.out,
+                                    .resume = a.resume};
+  if (speaks) {
+    for (const std::string& line : task->describe()) fmt::print("{}\n", line);
+    fmt::print("run    {} epochs of {} steps, batch {}, {} process{} with {} thread{}\n",
+               recipe.epochs, task->batches(), recipe.batch, processes.count(),
+               processes.count() == 1 ? "" : "es", at::get_num_threads(),
+               at::get_num_threads() == 1 ? "" : "s");
+    fmt::print("folder {}\n\n", options.folder);
+    std::fflush(stdout);
+  }
+
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  Screen screen(recipe.epochs * task->batches(), speaks);
+  const train::Watcher watcher{
+      .note = [&](const std::string& line) { screen.note(line); },
+      .step = [&](const train::StepInfo& info) { screen.step(info); },
+      .evaluation = [&](int64_t done, int64_t total) { screen.evaluation(done, total); },
+      .epoch = [&](const train::EpochInfo& info) { screen.epoch(info); }};
+  const train::TrainResult result =
+      train::train(*task, recipe, processes, options, watcher, stop_asked);
+  screen.end();
+  if (!processes.is_first()) return;
+  if (!result.finished) {
+    fail(
+        "stopped in epoch {}, step {}; the run is saved. Go on with: qna train {} --out {} "
+        "--resume",
+        result.state.epoch + 1, result.state.step, a.recipe, options.folder);
+  }
+  const std::string report = train::write_run_report(options.folder, *task, recipe, result.state);
+  for (const std::string& line : task->broken()) fmt::print(stderr, "left out: {}\n", line);
+  if (a.quiet) return;
+  const auto file = [&](const char* name) {
+    return (std::filesystem::path(options.folder) / name).string();
+  };
+  fmt::print("\nbest   {:.2f} in epoch {}, after {} of training\n", *result.state.best,
+             result.state.best_epoch + 1, duration(result.state.seconds));
+  fmt::print("files  {}\n       {}\n", file("best.safetensors"), report);
+  fmt::print("\nNext: qna predict {} PICTURE...\n", file("best.safetensors"));
+  fmt::print("      qna attend {} PICTURE... -o maps/\n", file("best.safetensors"));
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("train", "Train a model by a recipe");
+  auto a = std::make_shared<Arguments>();
+  verb->add_option("recipe", a->recipe, "Recipe (.toml); recipes/ has some")
+      ->required()
+      ->type_name("RECIPE");
+  verb->add_option("--set", a->settings,
+                   "Another value for a key of the recipe, such as epochs=10 or\n"
+                   "data.path=photos/; may be given often")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  verb->add_option("-o,--out", a->out, "Folder of the run [runs/ and the recipe's name]")
+      ->type_name("FOLDER");
+  verb->add_flag("--resume", a->resume,
+                 "Go on with the run in the folder; start it if there is none");
+  verb->add_option("--threads", a->threads, "That compute, per process [all cores]")
+      ->check(CLI::Range(1, 1024));
+  verb->add_option("--timeout", a->timeout,
+                   "Seconds after which a process that does not answer counts as dead [300]")
+      ->check(CLI::Range(1.0, 1e6));
+  verb->add_flag("--quiet", a->quiet, "Print nothing but errors");
+  verb->footer(
+      "The folder gets the recipe, checkpoints (last and best), a log (JSON lines and TensorBoard\n"
+      "events) and at the end report.html. Ctrl-C saves and leaves; --resume goes on to the same\n"
+      "weights, bit by bit, also after a crash. Many processes: start the same command with\n"
+      "torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.\n\n"
+      "Examples:\n"
+      "  qna train recipes/fashion_mnist.toml\n"
+      "  qna train recipes/imagenette.toml --set data.path=imagenette2 --set epochs=20 -o mine\n"
+      "  qna train recipes/imagenette.toml --set data.path=imagenette2 -o mine --resume\n"
+      "  torchrun --no-python --nproc-per-node 2 qna train recipes/fashion_mnist.toml");
+  verb->callback([a] { run(*a); });
+}
+
+}  // namespace qna::cli

@@ -1,0 +1,179 @@
+#include "qna/tasks/classification.h"
+
+#include <torch/nn/functional/activation.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "qna/base/error.h"
+#include "qna/models/cost.h"
+
+namespace qna::tasks {
+namespace {
+
+using torch::Tensor;
+
+// The numbers of a batch, without a copy; the batch must stay.
+Tensor view_of(const std::vector<float>& numbers, at::IntArrayRef sizes) {
+  return torch::from_blob(const_cast<float*>(numbers.data()), sizes, torch::kFloat);
+}
+
+Tensor images_of(const data::Batch& batch) {
+  return view_of(batch.pixels, {batch.count, batch.height, batch.width, batch.channels});
+}
+
+data::LoaderOptions loader_options(const ClassificationOptions& o, const Run& run, bool training,
+                                   int64_t classes) {
+  return {.batch = run.batch,
+          .workers = static_cast<int>(o.workers > 0 ? o.workers : run.threads),
+          .seed = static_cast<uint64_t>(run.seed),
+          .shuffle = training,
+          .rank = run.rank,
+          .ranks = run.ranks,
+          .skip_broken = o.skip_broken,
+          .cache_bytes = static_cast<size_t>(o.cache_mb) << 20,
+          .classes = classes,
+          .label_smoothing = training ? o.label_smoothing : 0};
+}
+
+}  // namespace
+
+Evaluation evaluate(models::QnAViT& model, data::Loader& loader, const Run& run,
+                    const Task::Tell& tell) {
+  const torch::InferenceMode inference;
+  const int64_t classes = model->config().classes;
+  Evaluation result;
+  Tensor sums = torch::zeros({4}, torch::kDouble);  // pictures, loss, top 1, top 5
+  result.confusion = torch::zeros({classes, classes}, torch::kLong);
+  loader.start(0);
+  int64_t done = 0;
+  while (std::optional<data::Batch> batch = loader.next()) {
+    if (batch->count > 0) {
+      const Tensor logits = model->forward(images_of(*batch)).to(torch::kFloat);  // [B, classes]
+      const Tensor log_p = logits.log_softmax(-1);
+      const auto [best, order] = log_p.topk(std::min<int64_t>(5, classes));
+      for (int64_t i = 0; i < batch->count; ++i) {
+        const int64_t label = batch->labels[i];
+        if (label < 0) continue;  // a broken picture
+        const int64_t predicted = order[i][0].item<int64_t>();
+        sums[0] += 1;
+        sums[1] -= log_p[i][label].item<double>();
+        sums[2] += predicted == label;
+        sums[3] += (order[i] == label).any().item<bool>();
+        result.confusion[label][predicted] += 1;
+        result.predictions.push_back(
+            {batch->pictures[i], label, predicted, std::exp(best[i][0].item<double>())});
+      }
+    }
+    loader.recycle(std::move(*batch));
+    tell(++done, loader.batches());
+  }
+  run.sum(sums);
+  run.sum(result.confusion);
+  result.pictures = static_cast<int64_t>(sums[0].item<double>());
+  check(result.pictures > 0, "evaluation: none of the pictures could be read");
+  const double n = sums[0].item<double>();
+  result.loss = sums[1].item<double>() / n;
+  result.top1 = 100 * sums[2].item<double>() / n;
+  result.top5 = 100 * sums[3].item<double>() / n;
+  return result;
+}
+
+Classification::Classification(const nlohmann::json& sections, const Run& run)
+    : run_(run), options_(classification_options(sections)) {
+  model_config(options_, /*classes=*/2);  // a mistake in it shows before the data is read
+  data::DatasetOptions data = options_.data;
+  data.split = options_.train;
+  train_set_ = data::open_dataset(data);
+  data.split = options_.val;
+  val_set_ = data::open_dataset(data);
+  check(train_set_->classes() == val_set_->classes(),
+        "{}: the classes of '{}' and '{}' must be the same; there are {} and {}",
+        options_.data.path, options_.train, options_.val, train_set_->classes().size(),
+        val_set_->classes().size());
+  const auto classes = static_cast<int64_t>(train_set_->classes().size());
+  labels_ = options_.class_names.empty() ? train_set_->classes() : options_.class_names;
+  check(static_cast<int64_t>(labels_.size()) == classes,
+        "recipe: data.class_names must name the {} classes of {}, got {} names", classes,
+        options_.data.path, labels_.size());
+  model_ = models::QnAViT(model_config(options_, classes));
+  if (!options_.weights.empty()) load_report_ = checkpoint::load_weights(model_, options_.weights);
+  train_ =
+      std::make_unique<data::Loader>(train_set_, options_.preprocess, options_.augment,
+                                     options_.mix, loader_options(options_, run, true, classes));
+  val_ = std::make_unique<data::Loader>(val_set_, options_.preprocess, std::nullopt, data::Mix{},
+                                        loader_options(options_, run, false, classes));
+}
+
+std::vector<std::string> Classification::describe() const {
+  const models::QnAViTConfig& config = model_->config();
+  const models::Cost cost =
+      models::total_cost(models::layer_costs(config, config.image_size[0], config.image_size[1]));
+  std::vector<std::string> lines = {
+      fmt::format("model  {}, {:.2f} M parameters, {:.3f} GFLOPs at {} x {} pixels", options_.model,
+                  static_cast<double>(cost.parameters) / 1e6, cost.flops / 1e9,
+                  config.image_size[0], config.image_size[1]),
+      fmt::format("data   {}: {} pictures to train, {} to validate, {} classes", options_.data.path,
+                  train_set_->size(), val_set_->size(), train_set_->classes().size())};
+  for (const std::string& line : load_report_) lines.push_back("weights  " + line);
+  return lines;
+}
+
+void Classification::start(int64_t epoch, int64_t first_batch) {
+  train_->start(epoch, first_batch);
+}
+
+int64_t Classification::next() {
+  train_->recycle(std::move(batch_));
+  std::optional<data::Batch> batch = train_->next();
+  check(batch.has_value(), "classification: there is no further batch in this epoch");
+  batch_ = std::move(*batch);
+  return batch_.total;
+}
+
+Tensor Classification::loss(int64_t part, int64_t parts) {
+  const int64_t first = batch_.count * part / parts;
+  const int64_t last = batch_.count * (part + 1) / parts;
+  if (first == last) {
+    const std::array<int64_t, 2> size = model_->config().image_size;
+    // No picture here, but the other processes wait for our gradients: zeros.
+    const Tensor nothing = torch::zeros({1, size[0], size[1], options_.preprocess.channels()});
+    model_->eval();  // it must not count in the statistics of a BatchNorm
+    const Tensor zero = model_->forward(nothing).to(torch::kFloat).sum() * 0;
+    model_->train();
+    return zero;
+  }
+  const Tensor images = images_of(batch_).slice(0, first, last);
+  const Tensor targets =
+      view_of(batch_.targets, {batch_.count, train_->classes()}).slice(0, first, last);
+  const Tensor logits = model_->forward(images).to(torch::kFloat);  // [B, classes]
+  return -(targets * logits.log_softmax(-1)).sum() / static_cast<double>(batch_.total);
+}
+
+Metrics Classification::evaluate(const Tell& tell) {
+  last_ = tasks::evaluate(model_, *val_, run_, tell);
+  Metrics metrics = {{"top1", last_.top1}};
+  if (model_->config().classes > 5) metrics.emplace_back("top5", last_.top5);
+  metrics.emplace_back("loss", last_.loss);
+  return metrics;
+}
+
+checkpoint::ModelInfo Classification::info() const {
+  return {.name = options_.model, .preprocess = options_.preprocess, .labels = labels_};
+}
+
+void Classification::save(const std::string& path, const nlohmann::json& training,
+                          const NamedTensors& extra) {
+  checkpoint::ModelInfo about = info();
+  about.training = training;
+  checkpoint::save_model(path, model_, about, at::kFloat, extra);
+}
+
+std::vector<std::string> Classification::broken() const {
+  std::vector<std::string> all = train_->broken();
+  for (const std::string& line : val_->broken()) all.push_back(line);
+  return all;
+}
+
+}  // namespace qna::tasks

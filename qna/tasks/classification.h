@@ -1,0 +1,67 @@
+// One label per picture: cross entropy with soft targets, top-1 and top-5.
+#pragma once
+
+#include <memory>
+
+#include "qna/checkpoint/model_file.h"
+#include "qna/data/loader.h"
+#include "qna/tasks/classification_options.h"
+#include "qna/tasks/task.h"
+
+namespace qna::tasks {
+
+// What a model says of a data set.
+struct Evaluation {
+  int64_t pictures = 0;     // that could be read
+  double loss = 0;          // mean cross entropy with the true labels
+  double top1 = 0;          // percent
+  double top5 = 0;          // percent; with fewer than 6 classes it says nothing
+  torch::Tensor confusion;  // [classes, classes] of int64: true, predicted
+  // Of this process's share: picture, prediction and its probability.
+  struct Prediction {
+    int64_t picture;
+    int64_t label;
+    int64_t predicted;
+    double confidence;
+  };
+  std::vector<Prediction> predictions;
+};
+
+// The loader must be one of evaluation; it is started here. The model must be in evaluation mode.
+Evaluation evaluate(models::QnAViT& model, data::Loader& loader, const Run& run,
+                    const Task::Tell& tell);
+
+class Classification final : public Task {
+ public:
+  Classification(const nlohmann::json& sections, const Run& run);
+
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<std::string> describe() const override;
+  int64_t train_size() const override { return train_set_->size(); }
+  int64_t batches() const override { return train_->batches(); }
+  void start(int64_t epoch, int64_t first_batch) override;
+  int64_t next() override;
+  torch::Tensor loss(int64_t part, int64_t parts) override;
+  Metrics evaluate(const Tell& tell) override;
+  void save(const std::string& path, const nlohmann::json& training,
+            const NamedTensors& extra) override;
+  std::vector<std::string> broken() const override;
+  void add_to_report(report::TrainingReport& report) override;
+
+ private:
+  checkpoint::ModelInfo info() const;
+
+  const Run run_;
+  const ClassificationOptions options_;
+  std::shared_ptr<const data::Dataset> train_set_;
+  std::shared_ptr<const data::Dataset> val_set_;
+  std::vector<std::string> labels_;
+  models::QnAViT model_{nullptr};
+  std::vector<std::string> load_report_;
+  std::unique_ptr<data::Loader> train_;
+  std::unique_ptr<data::Loader> val_;
+  data::Batch batch_;
+  Evaluation last_;
+};
+
+}  // namespace qna::tasks

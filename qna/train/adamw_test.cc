@@ -1,0 +1,144 @@
+#include "qna/train/adamw.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "qna/base/error.h"
+#include "qna/train/ema.h"
+
+namespace qna::train {
+namespace {
+
+// The paper's algorithm 2, on plain numbers in double.
+struct Reference {
+  double m = 0, v = 0;
+  int64_t t = 0;
+  void step(double& x, double g, double lr, const Optimizer& o, double decay) {
+    ++t;
+    m = o.betas[0] * m + (1 - o.betas[0]) * g;
+    v = o.betas[1] * v + (1 - o.betas[1]) * g * g;
+    const double mean = m / (1 - std::pow(o.betas[0], t));
+    const double variance = v / (1 - std::pow(o.betas[1], t));
+    x -= lr * decay * x;
+    x -= lr * mean / (std::sqrt(variance) + o.epsilon);
+  }
+};
+
+TEST(AdamW, EqualsThePaper) {
+  torch::manual_seed(1);
+  torch::nn::Linear model(5, 3);
+  const Optimizer options{.lr = 0.01,
+                          .weight_decay = 0.3,
+                          .betas = {0.8, 0.95},
+                          .groups = {{.match = "bias", .lr_scale = 0.5, .weight_decay = 0}}};
+  AdamW optimizer(*model, options);
+  std::vector<double> weight, bias;
+  for (int i = 0; i < 15; ++i) weight.push_back(model->weight.flatten()[i].item<double>());
+  for (int i = 0; i < 3; ++i) bias.push_back(model->bias[i].item<double>());
+  std::vector<Reference> references(18);
+  for (int step = 0; step < 7; ++step) {
+    model->weight.mutable_grad() = torch::randn({3, 5});
+    model->bias.mutable_grad() = torch::randn({3});
+    for (int i = 0; i < 15; ++i) {
+      references[i].step(weight[i], model->weight.grad().flatten()[i].item<double>(), 0.01, options,
+                         0.3);
+    }
+    for (int i = 0; i < 3; ++i) {
+      references[15 + i].step(bias[i], model->bias.grad()[i].item<double>(), 0.005, options, 0);
+    }
+    optimizer.step(0.01);
+  }
+  for (int i = 0; i < 15; ++i) {
+    EXPECT_NEAR(model->weight.flatten()[i].item<double>(), weight[i], 1e-6);
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(model->bias[i].item<double>(), bias[i], 1e-6);
+}
+
+TEST(AdamW, PatternWithoutParameterStops) {
+  torch::nn::Linear model(2, 2);
+  Optimizer options;
+  options.groups = {{.match = "*bias"}, {.match = "rpe_bias"}};
+  try {
+    AdamW optimizer(*model, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'rpe_bias'"), std::string::npos) << error.what();
+  }
+}
+
+TEST(AdamW, StateGoesOnWhereItWas) {
+  torch::manual_seed(2);
+  torch::nn::Linear a(4, 4), b(4, 4);
+  {
+    torch::NoGradGuard no_grad;
+    b->weight.copy_(a->weight);
+    b->bias.copy_(a->bias);
+  }
+  AdamW first(*a, {}), second(*b, {});
+  const auto step = [](torch::nn::Linear& model, AdamW& optimizer, int64_t seed) {
+    torch::manual_seed(seed);
+    for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
+    optimizer.step(0.01);
+  };
+  for (int i = 0; i < 3; ++i) step(a, first, i);
+  {
+    torch::NoGradGuard no_grad;
+    b->weight.copy_(a->weight);
+    b->bias.copy_(a->bias);
+  }
+  std::map<std::string, torch::Tensor> saved;
+  for (const auto& [name, tensor] : first.state()) saved[name] = tensor.clone();
+  second.load_state(saved);
+  for (int i = 3; i < 6; ++i) {
+    step(a, first, i);
+    step(b, second, i);
+  }
+  EXPECT_TRUE(torch::equal(a->weight, b->weight));
+  saved.erase("optimizer/step/bias");
+  EXPECT_THROW(second.load_state(saved), Error);
+}
+
+TEST(AdamW, GradientNorm) {
+  torch::nn::Linear model(2, 1);
+  AdamW optimizer(*model, {});
+  model->weight.mutable_grad() = torch::tensor({{3.0f, 0.0f}});
+  model->bias.mutable_grad() = torch::tensor({4.0f});
+  EXPECT_DOUBLE_EQ(optimizer.gradient_norm(), 5);
+  optimizer.scale_gradients(0.5);
+  EXPECT_DOUBLE_EQ(optimizer.gradient_norm(), 2.5);
+  model->bias.mutable_grad() = torch::tensor({INFINITY});
+  EXPECT_FALSE(std::isfinite(optimizer.gradient_norm()));
+  model->bias.mutable_grad() = torch::tensor({NAN});
+  EXPECT_FALSE(std::isfinite(optimizer.gradient_norm()));
+}
+
+TEST(Ema, IsTheRunningMean) {
+  torch::nn::Linear model(1, 1);
+  torch::NoGradGuard no_grad;
+  model->weight.fill_(1);
+  Ema ema(*model, 0.75);
+  model->weight.fill_(3);
+  ema.update();  // 0.75 * 1 + 0.25 * 3
+  model->weight.fill_(5);
+  ema.update();  // 0.75 * 1.5 + 0.25 * 5
+  ema.swap();
+  EXPECT_FLOAT_EQ(model->weight.item<float>(), 2.375f);
+  ema.swap();
+  EXPECT_FLOAT_EQ(model->weight.item<float>(), 5);
+}
+
+TEST(Ema, OffDoesNothing) {
+  torch::nn::Linear model(1, 1);
+  Ema ema(*model, 0);
+  const torch::Tensor before = model->weight.detach().clone();
+  ema.update();
+  ema.swap();
+  EXPECT_TRUE(torch::equal(before, model->weight));
+  EXPECT_TRUE(ema.tensors().empty());
+}
+
+}  // namespace
+}  // namespace qna::train

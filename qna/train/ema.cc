@@ -1,0 +1,34 @@
+#include "qna/train/ema.h"
+
+namespace qna::train {
+
+Ema::Ema(const torch::nn::Module& model, double decay) : decay_(decay) {
+  if (!on()) return;
+  for (const auto& item : model.named_parameters()) {
+    names_.push_back(item.key());
+    weights_.push_back(item.value());
+    means_.push_back(item.value().detach().clone());
+  }
+}
+
+void Ema::update() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < means_.size(); ++i) means_[i].lerp_(weights_[i], 1 - decay_);
+}
+
+void Ema::swap() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < means_.size(); ++i) {
+    const torch::Tensor kept = weights_[i].detach().clone();
+    weights_[i].copy_(means_[i]);
+    means_[i].copy_(kept);
+  }
+}
+
+tasks::NamedTensors Ema::tensors() const {
+  tasks::NamedTensors out;
+  for (size_t i = 0; i < names_.size(); ++i) out.emplace_back(names_[i], means_[i]);
+  return out;
+}
+
+}  // namespace qna::train

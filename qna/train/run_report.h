@@ -1,0 +1,17 @@
+// The page at the end of a run.
+#pragma once
+
+#include <string>
+
+#include "qna/tasks/task.h"
+#include "qna/train/recipe.h"
+#include "qna/train/run_state.h"
+
+namespace qna::train {
+
+// folder/report.html: curves from the folder's log, and what the task shows of its last evaluation.
+// Returns the path.
+std::string write_run_report(const std::string& folder, tasks::Task& task, const Recipe& recipe,
+                             const RunState& state);
+
+}  // namespace qna::train

@@ -1,0 +1,296 @@
+#include "qna/train/trainer.h"
+
+#include <ATen/autocast_mode.h>
+#include <torch/utils.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "qna/base/error.h"
+#include "qna/base/file.h"
+#include "qna/checkpoint/model_file.h"
+#include "qna/data/random.h"
+#include "qna/format/toml.h"
+#include "qna/train/run_log.h"
+
+namespace qna::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Autocast {
+ public:
+  explicit Autocast(Precision precision) : was_(at::autocast::is_autocast_enabled(at::kCPU)) {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, precision == Precision::kBFloat16);
+  }
+  ~Autocast() {
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, was_);
+  }
+
+ private:
+  const bool was_;
+};
+
+double now() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(time).count();
+}
+
+class Trainer {
+ public:
+  Trainer(tasks::Task& task, const Recipe& recipe, const Processes& processes,
+          const TrainOptions& options, const Watcher& watcher, const std::atomic<bool>& stop)
+      : task_(task),
+        recipe_(recipe),
+        processes_(processes),
+        options_(options),
+        watcher_(watcher),
+        stop_(stop),
+        optimizer_(task.model(), recipe.optimizer),
+        ema_(task.model(), recipe.ema) {}
+
+  TrainResult run() {
+    open();
+    while (state_.epoch < recipe_.epochs) {
+      if (!train_epoch()) return {false, state_};
+      finish_epoch();
+      if (state_.epoch < recipe_.epochs && stopping()) return {false, state_};
+    }
+    // A run that was finished already: its report still wants what the last weights say.
+    if (!evaluated_) evaluate();
+    ema_.swap();
+    task_.model().eval();
+    return {true, state_};
+  }
+
+ private:
+  std::string path(const char* name) const { return (fs::path(options_.folder) / name).string(); }
+
+  void open() {
+    const bool there = fs::exists(path("last.safetensors"));
+    torch::Tensor seen = torch::tensor({there ? 1.0 : 0.0}, torch::kDouble);
+    processes_.sum(seen);
+    check(seen.item<double>() == (there ? processes_.count() : 0),
+          "{}: {} of {} processes see last.safetensors; all of them need the same folder",
+          options_.folder, seen.item<double>(), processes_.count());
+    check(options_.resume || !there,
+          "{}: there is a run already; go on with it by --resume, or choose another folder",
+          options_.folder);
+    processes_.barrier();  // nobody looks after the first has written
+    if (there) {
+      state_ = load_run(path("last.safetensors"), task_, recipe_, optimizer_, ema_);
+      watcher_.note(
+          fmt::format("going on with epoch {}, step {}", state_.epoch + 1, state_.step + 1));
+    }
+    std::vector<torch::Tensor> tensors;
+    for (const auto& [name, tensor] : checkpoint::named_tensors(task_.model())) {
+      tensors.push_back(tensor);
+    }
+    processes_.broadcast(tensors);
+    if (!processes_.is_first()) return;
+    std::error_code error;
+    fs::create_directories(options_.folder, error);
+    check(!error, "{}: cannot make the folder: {}", options_.folder, error.message());
+    remove_leftovers();
+    write_file(path("recipe.toml"), format::to_toml(to_json(recipe_)));
+    log_ = std::make_unique<RunLog>(options_.folder, there ? state_.step : -1);
+    if (!there) {
+      // At once, so that a full disk or a folder that is not ours shows now and not after an epoch.
+      save("last.safetensors");
+    }
+  }
+
+  // What a process that was killed while it saved has left.
+  void remove_leftovers() const {
+    for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
+      const std::string name = entry.path().filename().string();
+      const bool ours =
+          name.starts_with("last.safetensors.") || name.starts_with("best.safetensors.");
+      if (ours && name.ends_with(".part")) fs::remove(entry.path());
+    }
+  }
+
+  // The same decision on all processes.
+  bool stopping() const {
+    torch::Tensor flag = torch::tensor({stop_.load() ? 1.0 : 0.0}, torch::kDouble);
+    processes_.sum(flag);
+    return flag.item<double>() > 0;
+  }
+
+  void save(const char* name) {
+    if (processes_.is_first()) save_run(path(name), task_, recipe_, state_, optimizer_, ema_);
+    last_save_ = now();
+    last_save_step_ = state_.step;
+  }
+
+  // False: stopped on the way, and saved.
+  bool train_epoch() {
+    task_.model().train();
+    // Anew for every epoch: it notes the order of gradients at every step, and would grow for ever.
+    gradients_ = std::make_unique<GradientMean>(processes_, optimizer_.parameters());
+    task_.start(state_.epoch, state_.batch);
+    last_save_ = now();
+    last_save_step_ = state_.step;
+    double before = now();
+    for (; state_.batch < task_.batches();) {
+      const bool stop = train_step();
+      const double after = now();
+      state_.seconds += after - before;
+      before = after;
+      ++state_.batch;
+      ++state_.step;
+      watcher_.step(info_);
+      if (log_) log_->step(info_, /*last=*/state_.batch == task_.batches());
+      if (stop) {
+        save("last.safetensors");
+        return false;
+      }
+      const bool minutes =
+          recipe_.checkpoint_minutes > 0 && after - last_save_ > 60 * recipe_.checkpoint_minutes;
+      const bool steps =
+          recipe_.checkpoint_steps > 0 && state_.step - last_save_step_ >= recipe_.checkpoint_steps;
+      // The end of an epoch saves after its evaluation.
+      if ((minutes || steps) && state_.batch < task_.batches()) save("last.safetensors");
+    }
+    return true;
+  }
+
+  // True: some process was asked to stop.
+  bool train_step() {
+    // Stochastic depth draws from LibTorch's generator: seeded by the place in the run, it needs no
+    // state in a checkpoint.
+    data::Random random(static_cast<uint64_t>(recipe_.seed), static_cast<uint64_t>(state_.epoch),
+                        static_cast<uint64_t>(state_.batch),
+                        1000 + static_cast<uint64_t>(processes_.rank()));
+    torch::manual_seed(random.next() >> 1);
+
+    const double begin = now();
+    const int64_t pictures = task_.next();
+    optimizer_.zero_grad();
+    // Loss, and whether to stop: one exchange for both.
+    torch::Tensor shared = torch::zeros({2}, torch::kDouble);
+    for (int64_t part = 0; part < recipe_.accumulate; ++part) {
+      torch::Tensor loss;
+      {
+        const Autocast autocast(recipe_.precision);
+        loss = task_.loss(part, recipe_.accumulate);
+      }
+      shared[0] += loss.item<double>();
+      // The mean over processes of (count * share) is the sum of the shares.
+      gradients_->backward(loss * processes_.count(), part + 1 == recipe_.accumulate);
+    }
+    shared[1] = stop_.load() ? 1.0 : 0.0;
+    processes_.sum(shared);
+    const double loss = shared[0].item<double>();
+    const double norm = optimizer_.gradient_norm();
+    const double factor =
+        learning_rate_factor(recipe_.schedule, state_.step, task_.batches(), recipe_.epochs);
+    const double lr = recipe_.full_lr() * factor;
+    const bool good = std::isfinite(loss) && std::isfinite(norm);
+    if (good) {
+      if (recipe_.clip > 0 && norm > recipe_.clip) optimizer_.scale_gradients(recipe_.clip / norm);
+      optimizer_.step(lr);
+      ema_.update();
+      state_.loss_sum += loss * static_cast<double>(pictures);
+      state_.pictures += pictures;
+    } else {
+      ++state_.bad_steps;
+      watcher_.note(
+          fmt::format("step {} skipped: loss {}, gradient norm {} ({} of at most {} such steps)",
+                      state_.step + 1, loss, norm, state_.bad_steps, recipe_.max_bad_steps));
+      check(state_.bad_steps <= recipe_.max_bad_steps,
+            "{} steps had a loss or gradient that is not finite; at most {} are allowed "
+            "(max_bad_steps). Try a smaller optimizer.lr, or clip = 1",
+            state_.bad_steps, recipe_.max_bad_steps);
+    }
+
+    const double rate = static_cast<double>(pictures) / std::max(now() - begin, 1e-9);
+    rate_ = rate_ == 0 ? rate : 0.95 * rate_ + 0.05 * rate;
+    const double mean =
+        state_.pictures == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.pictures);
+    info_ = {.epoch = state_.epoch,
+             .epochs = recipe_.epochs,
+             .step = state_.step + 1,
+             .steps = recipe_.epochs * task_.batches(),
+             .loss = loss,
+             .mean_loss = mean,
+             .lr = lr,
+             .gradient_norm = norm,
+             .images_per_second = rate_,
+             .skipped = !good};
+    return shared[1].item<double>() > 0;
+  }
+
+  tasks::Metrics evaluate() {
+    ema_.swap();
+    task_.model().eval();
+    // Each process has its own statistics of a BatchNorm; the saved ones are the first's.
+    processes_.broadcast(task_.model().buffers());
+    const tasks::Metrics metrics = task_.evaluate(watcher_.evaluation);
+    ema_.swap();
+    evaluated_ = true;
+    return metrics;
+  }
+
+  void finish_epoch() {
+    const bool last = state_.epoch + 1 == recipe_.epochs;
+    EpochInfo info{.epoch = state_.epoch,
+                   .epochs = recipe_.epochs,
+                   .train_loss = state_.pictures == 0
+                                     ? 0
+                                     : state_.loss_sum / static_cast<double>(state_.pictures),
+                   .seconds = state_.seconds,
+                   .metrics = {}};
+    if (last || (state_.epoch + 1) % recipe_.evaluate_every == 0) {
+      info.metrics = evaluate();
+      const double score = info.metrics.front().second;
+      info.best = !state_.best.has_value() ||
+                  (task_.larger_is_better() ? score > *state_.best : score < *state_.best);
+      if (info.best) {
+        state_.best = score;
+        state_.best_epoch = state_.epoch;
+      }
+      state_.metrics = nlohmann::json::object();
+      for (const auto& [name, value] : info.metrics) state_.metrics[name] = value;
+    }
+    ++state_.epoch;
+    state_.batch = 0;
+    state_.loss_sum = 0;
+    state_.pictures = 0;
+    // The log first: a resumed run drops the lines behind its checkpoint, but cannot add one.
+    if (log_) log_->epoch(info, state_.step);
+    if (info.best) save("best.safetensors");
+    save("last.safetensors");
+    watcher_.epoch(info);
+  }
+
+  tasks::Task& task_;
+  const Recipe& recipe_;
+  const Processes& processes_;
+  const TrainOptions& options_;
+  const Watcher& watcher_;
+  const std::atomic<bool>& stop_;
+  AdamW optimizer_;
+  Ema ema_;
+  std::unique_ptr<GradientMean> gradients_;
+  RunState state_;
+  std::unique_ptr<RunLog> log_;  // of the first process
+  StepInfo info_;
+  bool evaluated_ = false;
+  double rate_ = 0;
+  double last_save_ = 0;
+  int64_t last_save_step_ = 0;
+};
+
+}  // namespace
+
+TrainResult train(tasks::Task& task, const Recipe& recipe, const Processes& processes,
+                  const TrainOptions& options, const Watcher& watcher,
+                  const std::atomic<bool>& stop) {
+  return Trainer(task, recipe, processes, options, watcher, stop).run();
+}
+
+}  // namespace qna::train

@@ -24,11 +24,13 @@ int64_t count(const std::string& text, const std::string& part) {
 
 // All pairs of numbers in the path of the first element with this class.
 std::vector<std::pair<double, double>> path_of(const std::string& svg, const std::string& kind) {
-  std::smatch match;
-  const std::regex element("<path class=\"" + kind + "\"[^>]* d=\"([^\"]*)\"");
   std::vector<std::pair<double, double>> points;
-  if (!std::regex_search(svg, match, element)) return points;
-  const std::string path = match[1];
+  // By hand: std::regex goes down one call per letter, and a path has many.
+  const size_t element = svg.find("<path class=\"" + kind + "\"");
+  if (element == std::string::npos) return points;
+  const std::string before = " d=\"";
+  const size_t begin = svg.find(before, element) + before.size();
+  const std::string path = svg.substr(begin, svg.find('"', begin) - begin);
   const std::regex pair("[ML](-?[0-9.]+) (-?[0-9.]+)");
   for (std::sregex_iterator it(path.begin(), path.end(), pair), end; it != end; ++it) {
     points.emplace_back(std::stod((*it)[1]), std::stod((*it)[2]));

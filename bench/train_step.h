@@ -3,14 +3,13 @@
 
 #include <torch/types.h>
 
-#include <vector>
-
 #include "qna/models/qna_vit.h"
+#include "qna/train/adamw.h"
 
 namespace qna::bench {
 
 // The same step as the peer `eager-train` makes: learning rate 1e-4, weight decay 0.05 on all
-// parameters, LibTorch's fused AdamW.
+// parameters, by the trainer's AdamW.
 class TrainStep {
  public:
   explicit TrainStep(models::QnAViT model);
@@ -19,7 +18,7 @@ class TrainStep {
 
  private:
   models::QnAViT model_;
-  std::vector<torch::Tensor> parameters_, means_, squares_, steps_;
+  train::AdamW optimizer_;
 };
 
 }  // namespace qna::bench

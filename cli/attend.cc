@@ -16,6 +16,7 @@
 #include "qna/image/color.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
+#include "qna/report/html.h"
 #include "qna/tasks/attention_sheets.h"
 
 namespace qna::cli {
@@ -93,9 +94,9 @@ std::string unique_stem(const std::string& path, std::set<std::string>& taken) {
 // A page that shows the files, which lie beside it.
 class Page {
  public:
-  void add_picture(const std::string& name) { body_ += "<h2>" + escaped(name) + "</h2>\n"; }
+  void add_picture(const std::string& name) { body_ += "<h2>" + report::escape(name) + "</h2>\n"; }
   void add_sheet(const std::string& file) {
-    body_ += "<p>" + escaped(file) + "</p>\n<a href=\"" + address(file) +
+    body_ += "<p>" + report::escape(file) + "</p>\n<a href=\"" + address(file) +
              "\"><img loading=\"lazy\" src=\"" + address(file) + "\" alt=\"\"></a>\n";
   }
   std::string html() const {
@@ -106,14 +107,6 @@ class Page {
   }
 
  private:
-  static std::string escaped(const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-      const bool special = c == '&' || c == '<' || c == '>' || c == '"';
-      out += special ? fmt::format("&#{};", static_cast<int>(c)) : std::string(1, c);
-    }
-    return out;
-  }
   static std::string address(const std::string& file) {
     std::string out;
     for (const char c : file) {

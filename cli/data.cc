@@ -44,11 +44,7 @@ void preview(const PreviewArguments& a) {
   which.split = options.train;
   const auto dataset = data::open_dataset(which);
   const int64_t channels = options.preprocess.channels();
-  const std::vector<std::string>& labels =
-      options.class_names.empty() ? dataset->classes() : options.class_names;
-  check(labels.size() == dataset->classes().size(),
-        "recipe: data.class_names must name the {} classes of {}, got {} names",
-        dataset->classes().size(), options.data.path, labels.size());
+  const std::vector<std::string> labels = tasks::class_labels(options, *dataset);
 
   std::vector<viz::Captioned> cells;
   for (int64_t i = 0; i < std::min(a.pictures, dataset->size()); ++i) {

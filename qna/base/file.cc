@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "qna/base/error.h"
@@ -14,9 +15,11 @@
 namespace qna {
 namespace {
 
+constexpr const char* kUnfinished = ".part";
+
 std::string temporary_name(const std::string& path) {
   static std::atomic<int> serial{0};  // two threads may write the same path
-  return fmt::format("{}.{}.{}.part", path, ::getpid(), serial++);
+  return fmt::format("{}.{}.{}{}", path, ::getpid(), serial++, kUnfinished);
 }
 
 // Throws what errno says of the step that just failed.
@@ -58,6 +61,18 @@ void write_file(const std::string& path, std::string_view content) {
   AtomicFile file(path);
   file.write(content);
   file.commit();
+}
+
+void remove_leftovers(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(path).parent_path();
+  const std::string begin = fs::path(path).filename().string() + ".";
+  std::error_code error;  // a folder that cannot be read shows when it is written to
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder.empty() ? fs::path(".") : folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(begin) && name.ends_with(kUnfinished)) fs::remove(entry.path(), error);
+  }
 }
 
 }  // namespace qna

@@ -29,4 +29,8 @@ class AtomicFile {
 // The same for content that is at hand as a whole.
 void write_file(const std::string& path, std::string_view content);
 
+// Removes what processes have left that were killed while they wrote to `path`. Nobody may be
+// writing to it.
+void remove_leftovers(const std::string& path);
+
 }  // namespace qna

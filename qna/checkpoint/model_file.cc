@@ -5,6 +5,7 @@
 
 #include "qna/base/error.h"
 #include "qna/checkpoint/tensor_bytes.h"
+#include "qna/format/fields.h"
 #include "qna/format/safetensors.h"
 #include "qna/models/cost.h"
 #include "qna/ops/geometry.h"
@@ -20,16 +21,7 @@ constexpr const char* kFormat = "qna-1";
 json parse(const std::string& path, const SafetensorsFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return nullptr;
-  // What prints or destroys a value goes down into it, and a stack is not endless.
-  const auto shallow = [&](int depth, json::parse_event_t, json&) {
-    check(depth <= 64, "{}: the metadata entry '{}' is nested too deeply", path, key);
-    return true;
-  };
-  try {
-    return json::parse(found->second, shallow);
-  } catch (const json::exception& error) {
-    fail("{}: the metadata entry '{}' is not JSON: {}", path, key, error.what());
-  }
+  return format::parse_json(found->second, fmt::format("{}: the metadata entry '{}'", path, key));
 }
 
 models::QnAViTConfig read_config(const std::string& path, const SafetensorsFile& file) {

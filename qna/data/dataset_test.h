@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "qna/base/error.h"
 #include "qna/data/dataset.h"
 #include "qna/image/write_png.h"
+#include "tests/support/complaint.h"
 
 namespace qna::data::testing {
 
@@ -72,19 +72,8 @@ inline void write_tar(const std::string& path, const Members& members,
   archive_write_free(out);
 }
 
-// What the qna::Error says that `call` throws; empty if it throws none.
-inline std::string complaint(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using qna::testing::complaint;
+using qna::testing::contains;
 
 // The first pixel of every picture, and the label: {value, label}.
 inline std::vector<std::pair<int, int64_t>> content_of(const Dataset& dataset) {

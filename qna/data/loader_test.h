@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "qna/base/error.h"
 #include "qna/data/loader.h"
+#include "tests/support/complaint.h"
 
 namespace qna::data::testing {
 
@@ -65,17 +65,7 @@ inline std::vector<Batch> drain(Loader& loader, bool recycle = false) {
   return batches;
 }
 
-inline std::string complaint(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using qna::testing::complaint;
+using qna::testing::contains;
 
 }  // namespace qna::data::testing

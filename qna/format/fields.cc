@@ -127,13 +127,13 @@ void Fields::refuse_unknown() const {
 
 json parse_json(const std::string& text, const std::string& origin) {
   const auto shallow = [&](int depth, json::parse_event_t, json&) {
-    check(depth <= 64, "{}: nested too deeply", origin);
+    check(depth <= 64, "{} is nested too deeply", origin);
     return true;
   };
   try {
     return json::parse(text, shallow);
   } catch (const json::exception& error) {
-    fail("{}: {}", origin, error.what());
+    fail("{} is not JSON: {}", origin, error.what());
   }
 }
 

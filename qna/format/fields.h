@@ -20,6 +20,14 @@ struct EnumName {
   const char* name;
 };
 
+template <typename Enum, size_t n>
+const char* name_of(Enum value, const EnumName<Enum> (&names)[n]) {
+  for (const EnumName<Enum>& row : names) {
+    if (row.value == value) return row.name;
+  }
+  fail("a value of an enumeration has no name");
+}
+
 class Fields {
  public:
   // path: of the object inside the whole, for messages; empty: it is the whole. The object must

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "qna/base/error.h"
 #include "qna/image/image.h"
+#include "tests/support/complaint.h"
 
 namespace qna::image::testing {
 
@@ -44,18 +44,7 @@ inline Image noise(int64_t height, int64_t width, int64_t channels) {
   return image;
 }
 
-// What the qna::Error says that `call` throws; empty if it throws none.
-inline std::string complaint(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using qna::testing::complaint;
+using qna::testing::contains;
 
 }  // namespace qna::image::testing

@@ -151,9 +151,7 @@ void check(const QnAViTConfig& c) {
 json to_json(const QnAViTConfig& config) {
   json out;
   const auto write_enum = [&](const char* key, const auto& field, const auto& names) {
-    for (const auto& [value, text] : names) {
-      if (value == field) out[key] = text;
-    }
+    out[key] = format::name_of(field, names);
   };
   visit_config(config, Writer{out}, write_enum);
   out["stages"] = json::array();

@@ -93,10 +93,7 @@ Classification::Classification(const nlohmann::json& sections, const Run& run)
         options_.data.path, options_.train, options_.val, train_set_->classes().size(),
         val_set_->classes().size());
   const auto classes = static_cast<int64_t>(train_set_->classes().size());
-  labels_ = options_.class_names.empty() ? train_set_->classes() : options_.class_names;
-  check(static_cast<int64_t>(labels_.size()) == classes,
-        "recipe: data.class_names must name the {} classes of {}, got {} names", classes,
-        options_.data.path, labels_.size());
+  labels_ = class_labels(options_, *train_set_);
   model_ = models::QnAViT(model_config(options_, classes));
   if (!options_.weights.empty()) load_report_ = checkpoint::load_weights(model_, options_.weights);
   train_ =

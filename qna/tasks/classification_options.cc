@@ -104,6 +104,15 @@ ClassificationOptions classification_options(const json& sections) {
   return o;
 }
 
+std::vector<std::string> class_labels(const ClassificationOptions& options,
+                                      const data::Dataset& dataset) {
+  if (options.class_names.empty()) return dataset.classes();
+  check(options.class_names.size() == dataset.classes().size(),
+        "recipe: data.class_names must name the {} classes of {}, got {} names",
+        dataset.classes().size(), options.data.path, options.class_names.size());
+  return options.class_names;
+}
+
 models::QnAViTConfig model_config(const ClassificationOptions& options, int64_t classes) {
   json config = models::to_json(models::find_model(options.model).config);
   const std::array<int64_t, 2> size =

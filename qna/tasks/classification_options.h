@@ -40,6 +40,10 @@ struct ClassificationOptions {
 // "recipe: " for unknown keys and wrong values.
 ClassificationOptions classification_options(const nlohmann::json& sections);
 
+// The names of the classes for people. Throws qna::Error where class_names are not as many.
+std::vector<std::string> class_labels(const ClassificationOptions& options,
+                                      const data::Dataset& dataset);
+
 // The configuration of the network: the registry's with the changes.
 models::QnAViTConfig model_config(const ClassificationOptions& options, int64_t classes);
 

@@ -193,9 +193,7 @@ json to_json(const Recipe& recipe) {
   };
   const auto enum_writer = [](json& object) {
     return [&object](const char* key, const auto& field, const auto& names) {
-      for (const auto& [value, text] : names) {
-        if (value == field) object[key] = text;
-      }
+      object[key] = format::name_of(field, names);
     };
   };
   visit_run(recipe, writer(out), enum_writer(out));

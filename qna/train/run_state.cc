@@ -66,9 +66,10 @@ RunState load_run(const std::string& path, tasks::Task& task, const Recipe& reci
                   AdamW& optimizer, Ema& ema) {
   const format::SafetensorsFile file(path);
   const auto found = file.metadata().find("training");
-  const json training = found == file.metadata().end()
-                            ? json()
-                            : format::parse_json(found->second, path + ": training");
+  const json training =
+      found == file.metadata().end()
+          ? json()
+          : format::parse_json(found->second, path + ": the metadata entry 'training'");
   check(training.is_object() && training.contains("state") && training.contains("recipe"),
         "{}: the file holds a model but no run that could go on", path);
   const std::vector<std::string> other =

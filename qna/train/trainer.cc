@@ -94,22 +94,13 @@ class Trainer {
     std::error_code error;
     fs::create_directories(options_.folder, error);
     check(!error, "{}: cannot make the folder: {}", options_.folder, error.message());
-    remove_leftovers();
+    // A process may have been killed while it saved.
+    for (const char* name : {"last.safetensors", "best.safetensors"}) remove_leftovers(path(name));
     write_file(path("recipe.toml"), format::to_toml(to_json(recipe_)));
     log_ = std::make_unique<RunLog>(options_.folder, there ? state_.step : -1);
     if (!there) {
       // At once, so that a full disk or a folder that is not ours shows now and not after an epoch.
       save("last.safetensors");
-    }
-  }
-
-  // What a process that was killed while it saved has left.
-  void remove_leftovers() const {
-    for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
-      const std::string name = entry.path().filename().string();
-      const bool ours =
-          name.starts_with("last.safetensors.") || name.starts_with("best.safetensors.");
-      if (ours && name.ends_with(".part")) fs::remove(entry.path());
     }
   }
 

@@ -15,6 +15,7 @@
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
 #include "qna/tasks/classification.h"
+#include "qna/train/local_processes.h"
 #include "qna/train/run_report.h"
 #include "qna/train/trainer.h"
 
@@ -26,6 +27,7 @@ struct Arguments {
   std::vector<std::string> settings;
   std::string out;
   bool resume = false;
+  int processes = 0;  // 0: as the environment says
   int threads = 0;
   double timeout = 300;
   bool quiet = false;
@@ -112,9 +114,7 @@ class Screen {
   std::unique_ptr<Progress> bar_;
 };
 
-void run(const Arguments& a) {
-  const train::Recipe recipe = train::read_recipe(a.recipe, a.settings);
-  const train::Rank rank = train::rank_from_environment();
+void run_process(const Arguments& a, const train::Recipe& recipe, const train::Rank& rank) {
   set_threads(a.threads, rank);
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * a.timeout));
   const train::Processes processes(rank, timeout);
@@ -171,6 +171,16 @@ void run(const Arguments& a) {
   fmt::print("      qna attend {} PICTURE... -o maps/\n", file("best.safetensors"));
 }
 
+void run(const Arguments& a) {
+  const train::Recipe recipe = train::read_recipe(a.recipe, a.settings);
+  const train::Rank rank = train::rank_from_environment();
+  if (a.processes == 0) return run_process(a, recipe, rank);
+  check(rank.ranks == 1, "--processes: this is already one of {} processes, by the environment",
+        rank.ranks);
+  train::run_local_processes(a.processes,
+                             [&](const train::Rank& local) { run_process(a, recipe, local); });
+}
+
 }  // namespace
 
 void add_train(CLI::App& app) {
@@ -188,6 +198,8 @@ void add_train(CLI::App& app) {
       ->type_name("FOLDER");
   verb->add_flag("--resume", a->resume,
                  "Go on with the run in the folder; start it if there is none");
+  verb->add_option("--processes", a->processes, "That share each batch, on this machine [1]")
+      ->check(CLI::Range(1, 1024));
   verb->add_option("--threads", a->threads, "That compute, per process [all cores]")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--timeout", a->timeout,
@@ -197,10 +209,11 @@ void add_train(CLI::App& app) {
   verb->footer(
       "The folder gets the recipe, checkpoints (last and best), a log (JSON lines and TensorBoard\n"
       "events) and at the end report.html. Ctrl-C saves and leaves; --resume goes on to the same\n"
-      "weights, bit by bit, also after a crash. Many processes: start the same command with\n"
-      "torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.\n\n"
+      "weights, bit by bit, also after a crash. Processes on many machines: start the same "
+      "command\n"
+      "with torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.\n\n"
       "Examples:\n"
-      "  qna train recipes/fashion_mnist.toml\n"
+      "  qna train recipes/fashion_mnist.toml --processes 2\n"
       "  qna train recipes/imagenette.toml --set data.path=imagenette2 --set epochs=20 -o mine\n"
       "  qna train recipes/imagenette.toml --set data.path=imagenette2 -o mine --resume\n"
       "  torchrun --no-python --nproc-per-node 2 qna train recipes/fashion_mnist.toml");

@@ -369,6 +369,37 @@ class Divided(Training):
         self.assertGreater(square, 0)
         self.assertLess((difference / square) ** 0.5, 1e-6)
 
+    def test_processes_started_by_the_program(self):
+        by_hand, by_option = self.path("by_hand"), self.path("by_option")
+        settings = [*self.ONE_STEP, "--set", "batch=8"]
+        for code, _, errors in self.finish(
+                self.start_all(2, "train", self.recipe, "-o", by_hand, *settings)):
+            self.assertEqual(code, 0, errors)
+        done = run("train", self.recipe, "-o", by_option, "--processes", "2", *settings)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 processes", done.stdout)
+        self.assertEqual(read_safetensors(f"{by_hand}/last.safetensors")[1],
+                         read_safetensors(f"{by_option}/last.safetensors")[1])
+
+    def test_processes_started_by_the_program_end_together(self):
+        folder = self.path("together")
+        process = start("train", self.recipe, "-o", folder, "--set", "epochs=100000",
+                        "--processes", "2", "--timeout", "20")
+        until = time.monotonic() + 60
+        while not os.path.exists(f"{folder}/log.jsonl") and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(1)
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+            (child,) = file.read().split()
+        os.kill(int(child), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("process 1: ended by signal 'Killed'", errors)
+        done = run("train", self.recipe, "-o", self.path("none"), "--processes", "2", "--set",
+                   "data.path=nowhere")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count("nowhere"), 1, done.stderr)
+
     def test_uneven_shares(self):
         # 27 pictures in batches of 8: the last one has 3, for three processes one each; and 15 to
         # validate, of which one batch of 7 is shared unevenly.

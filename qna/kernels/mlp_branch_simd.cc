@@ -27,6 +27,19 @@ inline float KeepOf(const MlpInputs& in, int64_t row) {
   return in.keep == nullptr ? 1.0f : in.keep[row / in.keep_rows];
 }
 
+// scale: null for 1.
+HWY_INLINE void ScaleRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from,
+                         const float* HWY_RESTRICT scale, int64_t count) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  int64_t c = 0;
+  for (; c + lanes <= count; c += lanes) {
+    const FloatVector row = hn::LoadU(d, from + c);
+    hn::StoreU(scale == nullptr ? row : hn::Mul(row, hn::LoadU(d, scale + c)), d, to + c);
+  }
+  for (; c < count; ++c) to[c] = scale == nullptr ? from[c] : from[c] * scale[c];
+}
+
 // A weight matrix in scratch memory, packed anew in every call: in training no two see the same.
 struct ScratchMatrix {
   void carve(ScratchArena& arena, int64_t inner, int64_t columns) {
@@ -40,6 +53,22 @@ struct ScratchMatrix {
     std::fill_n(bias, matrix.vectors * Lanes(), 0.0f);
     PackMatrix(data, matrix.inner, matrix.vectors, runtime,
                [&](int64_t k, int64_t c) { return c < matrix.columns ? at(k, c) : 0.0f; });
+  }
+  // The same for rows [inner][columns] that lie as they are multiplied; scale: of the columns, or
+  // null.
+  void pack_rows(Runtime& runtime, const float* rows, const float* scale) const {
+    std::fill_n(bias, matrix.vectors * Lanes(), 0.0f);
+    runtime.for_each(PanelCount(matrix.vectors), [&](int64_t p, int) HWY_ATTR {
+      const int64_t begin = PanelBegin(matrix.vectors, p) * Lanes();
+      const int64_t width = PanelBegin(matrix.vectors, p + 1) * Lanes() - begin;
+      const int64_t valid = std::min(width, matrix.columns - begin);
+      float* to = data + begin * matrix.inner;
+      for (int64_t k = 0; k < matrix.inner; ++k, to += width) {
+        ScaleRow(to, rows + k * matrix.columns + begin, scale == nullptr ? nullptr : scale + begin,
+                 valid);
+        std::fill(to + valid, to + width, 0.0f);
+      }
+    });
   }
   float* data;
   float* bias;
@@ -128,10 +157,8 @@ class MlpBranchGradient {
   void run(Runtime& runtime) {
     carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
     // Both are products with the rows of the weights as they lie.
-    contract_.pack(runtime, [&](int64_t k, int64_t c) { return in_.weight2[k * in_.hidden + c]; });
-    expand_.pack(runtime, [&](int64_t k, int64_t c) {
-      return in_.weight1[k * in_.features + c] * in_.norm_weight[c];
-    });
+    contract_.pack_rows(runtime, in_.weight2, nullptr);
+    expand_.pack_rows(runtime, in_.weight1, in_.norm_weight);
     for (size_t g = 0; g < cut_.groups.size(); ++g) {
       const RowChunks::Group& group = cut_.groups[g];
       runtime.for_each(group.end - group.begin, [&](int64_t index, int worker) {

@@ -32,18 +32,19 @@ class OuterSum {
   // Rows of a and b, `stride` apart, as packed rows `first` and following.
   void pack_a(int64_t first, const float* a, int64_t stride, int64_t rows) const {
     const int64_t whole = shape_.m / kTileRows;
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* HWY_RESTRICT from = a + r * stride;
-      float* HWY_RESTRICT to = a_ + (first + r) * kTileRows;
-      for (int64_t t = 0; t < whole; ++t) {
-        std::memcpy(to + t * kTileRows * capacity_, from + t * kTileRows,
-                    kTileRows * sizeof(float));
+    for (int64_t t = 0; t < whole; ++t) {  // tile by tile: their places are far apart
+      const float* HWY_RESTRICT from = a + t * kTileRows;
+      float* HWY_RESTRICT to = a_ + (t * capacity_ + first) * kTileRows;
+      for (int64_t r = 0; r < rows; ++r) {
+        std::memcpy(to + r * kTileRows, from + r * stride, kTileRows * sizeof(float));
       }
-      if (whole == shape_.tiles) continue;
-      float* HWY_RESTRICT last = to + whole * kTileRows * capacity_;
-      for (int64_t c = 0; c < kTileRows; ++c) {
-        last[c] = whole * kTileRows + c < shape_.m ? from[whole * kTileRows + c] : 0.0f;
-      }
+    }
+    if (whole == shape_.tiles) return;
+    const int64_t rest = shape_.m - whole * kTileRows;
+    float* HWY_RESTRICT to = a_ + (whole * capacity_ + first) * kTileRows;
+    for (int64_t r = 0; r < rows; ++r, to += kTileRows) {
+      std::memcpy(to, a + r * stride + whole * kTileRows, rest * sizeof(float));
+      std::fill(to + rest, to + kTileRows, 0.0f);
     }
   }
   void pack_b(int64_t first, const float* b, int64_t stride, int64_t rows) const {

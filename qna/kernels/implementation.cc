@@ -12,6 +12,7 @@
 #include "qna/kernels/dense_simd.h"
 #include "qna/kernels/layer_simd.h"
 #include "qna/kernels/mlp_branch_simd.h"
+#include "qna/kernels/sasa_simd.h"
 #include "qna/kernels/window_attention_simd.h"
 
 namespace qna::kernels {
@@ -19,14 +20,22 @@ namespace {
 
 template <typename T>
 KernelTable<T> reference_table() {
-  return {&window_attention_forward_reference<T>, &window_attention_backward_reference<T>,
-          &layer_forward_reference<T>, &pack_layer_reference<T>, &layer_backward_reference<T>};
+  return {&window_attention_forward_reference<T>,
+          &window_attention_backward_reference<T>,
+          &layer_forward_reference<T>,
+          &pack_layer_reference<T>,
+          &layer_backward_reference<T>,
+          &sasa_forward_reference<T>,
+          &sasa_backward_reference<T>};
 }
 
 template <typename T>
 KernelTable<T> make_table(const WindowKernelsOf<T>& window, const LayerKernelsOf<T>& layer,
-                          void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&)) {
-  return {window.forward, window.backward, layer.forward, layer.pack, layer_backward};
+                          void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&),
+                          void (*sasa)(const SasaArgs<T>&, Runtime&),
+                          void (*sasa_backward)(const SasaBackwardArgs<T>&, Runtime&)) {
+  return {window.forward, window.backward, layer.forward, layer.pack, layer_backward,
+          sasa,           sasa_backward};
 }
 
 std::vector<Implementation> make_list() {
@@ -54,6 +63,8 @@ std::vector<Implementation> make_list() {
     const DenseKernels dense = dense_kernels(row.target);
     const MlpBranchKernels branch = mlp_branch_kernels(row.target);
     const LayerBackwardKernels back = layer_backward_kernels(row.target);
+    const SasaKernels sasa = sasa_kernels(row.target);
+    const SasaBackwardKernels sasa_back = sasa_backward_kernels(row.target);
     if (window.lanes == 0) continue;  // not in this build
     const bool is_static = row.target == HWY_STATIC_TARGET;
     // What the compiler may use anyway goes by its own name if it has one.
@@ -61,10 +72,13 @@ std::vector<Implementation> make_list() {
     if (&row == rows && std::any_of(rows + 1, std::end(rows), same)) continue;
     list.push_back(
         {row.name, row.description, is_static || (hwy::SupportedTargets() & row.target) != 0,
-         window.lanes, make_table(window.float32, layer.float32, back.float32),
-         make_table(window.bfloat16, layer.bfloat16, back.bfloat16),
-         make_table(window.float16, layer.float16, back.float16), dense.pack_matrix, dense.dense,
-         dense.mlp, dense.product, self_attention_kernels(row.target).forward,
+         window.lanes,
+         make_table(window.float32, layer.float32, back.float32, sasa.float32, sasa_back.float32),
+         make_table(window.bfloat16, layer.bfloat16, back.bfloat16, sasa.bfloat16,
+                    sasa_back.bfloat16),
+         make_table(window.float16, layer.float16, back.float16, sasa.float16, sasa_back.float16),
+         dense.pack_matrix, dense.dense, dense.mlp, dense.product,
+         self_attention_kernels(row.target).forward,
          self_attention_backward_kernel(row.target).backward, branch.forward, branch.backward});
   }
   return list;
@@ -163,6 +177,14 @@ template <typename T>
 void layer_backward(const LayerBackwardArgs<T>& args, Runtime& runtime) {
   chosen_table<T>().layer_backward(args, runtime);
 }
+template <typename T>
+void sasa_forward(const SasaArgs<T>& args, Runtime& runtime) {
+  chosen_table<T>().sasa(args, runtime);
+}
+template <typename T>
+void sasa_backward(const SasaBackwardArgs<T>& args, Runtime& runtime) {
+  chosen_table<T>().sasa_backward(args, runtime);
+}
 
 PackedWeights pack_matrix(const MatrixArgs& args, Runtime& runtime) {
   return owned(choose().pack_matrix(args, runtime));
@@ -205,13 +227,25 @@ void layer_backward(const LayerBackwardArgs<double>& args, Runtime& runtime) {
   last = &implementations().front();
   layer_backward_reference(args, runtime);
 }
+template <>
+void sasa_forward(const SasaArgs<double>& args, Runtime& runtime) {
+  last = &implementations().front();
+  sasa_forward_reference(args, runtime);
+}
+template <>
+void sasa_backward(const SasaBackwardArgs<double>& args, Runtime& runtime) {
+  last = &implementations().front();
+  sasa_backward_reference(args, runtime);
+}
 
 #define QNA_INSTANTIATE(T)                                                      \
   template void window_attention_forward<T>(const ForwardArgs<T>&, Runtime&);   \
   template void window_attention_backward<T>(const BackwardArgs<T>&, Runtime&); \
   template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                \
   template PackedWeights pack_layer<T>(const LayerArgs<T>&, Runtime&);          \
-  template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);
+  template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);       \
+  template void sasa_forward<T>(const SasaArgs<T>&, Runtime&);                  \
+  template void sasa_backward<T>(const SasaBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(BFloat16)
 QNA_INSTANTIATE(Float16)

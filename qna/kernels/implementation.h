@@ -11,6 +11,7 @@
 #include "qna/kernels/layer.h"
 #include "qna/kernels/mlp_branch.h"
 #include "qna/kernels/product.h"
+#include "qna/kernels/sasa.h"
 #include "qna/kernels/self_attention.h"
 #include "qna/kernels/window_attention.h"
 
@@ -23,6 +24,8 @@ struct KernelTable {
   void (*layer)(const LayerArgs<T>&, Runtime&);
   PackedWeights (*pack_layer)(const LayerArgs<T>&, Runtime&);
   void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&);
+  void (*sasa)(const SasaArgs<T>&, Runtime&);
+  void (*sasa_backward)(const SasaBackwardArgs<T>&, Runtime&);
 };
 
 struct Implementation {

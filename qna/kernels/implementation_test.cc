@@ -40,7 +40,8 @@ TEST(Implementation, List) {
     EXPECT_GE(implementation.lanes, 1);
     const auto complete = [](const auto& table) {
       return table.forward != nullptr && table.backward != nullptr && table.layer != nullptr &&
-             table.pack_layer != nullptr && table.layer_backward != nullptr;
+             table.pack_layer != nullptr && table.layer_backward != nullptr &&
+             table.sasa != nullptr && table.sasa_backward != nullptr;
     };
     EXPECT_TRUE(complete(implementation.float32));
     EXPECT_TRUE(complete(implementation.bfloat16));

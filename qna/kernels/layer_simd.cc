@@ -236,7 +236,7 @@ PackedWeights PackLayer(const LayerArgs<T>& args, Runtime& runtime) {
 template <typename T>
 void Layer(const LayerArgs<T>& args, Runtime& runtime) {
   const PackedLayout layout = LayoutOf(args);
-  const StreamTasks tasks(args.shape, layout, runtime.workers());
+  const StreamTasks tasks(args.shape, layout.record() + layout.score_floats, runtime.workers());
   const ChannelMap value_map(layout.value_sources(kept_layout(args.shape)));
   const ChannelMap score_map(layout.score_sources());
   WindowTables tables;

@@ -36,7 +36,7 @@ template <typename T>
 void Forward(const ForwardArgs<T>& args, Runtime& runtime) {
   const WindowShape& s = args.shape;
   const PackedLayout layout(s, Lanes());
-  const StreamTasks tasks(s, layout, runtime.workers());
+  const StreamTasks tasks(s, layout.record() + layout.score_floats, runtime.workers());
   const ChannelMap value_map(layout.value_sources(args.value_layout));
   const ChannelMap score_map(layout.score_sources());
   const ChannelMap out_map(layout.value_sources(args.out_layout));

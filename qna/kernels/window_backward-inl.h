@@ -157,27 +157,6 @@ struct BackwardTile {
     }
   }
 
-  // Where a head stands in several lanes, each holds part of its dimensions' sum: add them up.
-  HWY_INLINE void SumReplicas() const {
-    const FloatTag d;
-    const int64_t lanes = Lanes();
-    for (int64_t distance = group.slots; distance < lanes; distance *= 2) {
-      HWY_ALIGN int32_t other[HWY_MAX_BYTES / sizeof(int32_t)];
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        other[lane] = static_cast<int32_t>(lane ^ distance);
-      }
-      const auto indices = hn::SetTableIndices(d, other);
-      const int64_t count = rows.count * columns.count();
-      float* HWY_RESTRICT cells = scratch.g;
-      for (int64_t i = 0; i < count; ++i)
-        for (int w = 0; w < kWindows; ++w) {
-          float* HWY_RESTRICT cell = cells + i * step() + w * lanes;
-          const FloatVector g = hn::Load(d, cell);
-          hn::Store(hn::Add(g, hn::TableLookupLanes(g, indices)), d, cell);
-        }
-    }
-  }
-
   // p and fold of kQueries queries. kExact: some p are there already.
   template <int kQueries, bool kExact, bool kAdd>
   HWY_NOINLINE void Fold(int64_t query) const {
@@ -411,7 +390,7 @@ struct BackwardTile {
         }
       });
     }
-    SumReplicas();
+    SumReplicas(scratch.g, rows.count * columns.count(), step(), kWindows, group.slots);
     for (int64_t l = query; l < query + count; ++l) {
       ScoreGradients(l);
       ScatterScores(l);

@@ -157,6 +157,28 @@ struct TapColumns {
   int64_t count() const { return range.end - range.begin; }
 };
 
+// Where a group repeats its heads, a product of two vectors leaves every head's sum in parts, one
+// per replica. Adds them up, so that each lane has all of it: in `count` cells, `step` floats
+// apart, of `windows` vectors each.
+inline void SumReplicas(float* HWY_RESTRICT cells, int64_t count, int64_t step, int windows,
+                        int64_t slots) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  for (int64_t distance = slots; distance < lanes; distance *= 2) {
+    HWY_ALIGN int32_t other[HWY_MAX_BYTES / sizeof(int32_t)];
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      other[lane] = static_cast<int32_t>(lane ^ distance);
+    }
+    const auto indices = hn::SetTableIndices(d, other);
+    for (int64_t i = 0; i < count; ++i)
+      for (int w = 0; w < windows; ++w) {
+        float* HWY_RESTRICT cell = cells + i * step + w * lanes;
+        const FloatVector part = hn::Load(d, cell);
+        hn::Store(hn::Add(part, hn::TableLookupLanes(part, indices)), d, cell);
+      }
+  }
+}
+
 // p of one window, query and head group by its own maximum: of tap row y and column x at
 // p + y * row_step + x * tap_step, counted from the first that take part. All 0 where none does.
 inline HWY_NOINLINE void ExactAttention(const WindowPlan& plan, const TapRows& rows,

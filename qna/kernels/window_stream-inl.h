@@ -24,9 +24,10 @@ constexpr int64_t kStepWindows = 64;
 
 // How the output is cut into tasks: image x band of rows x strip of columns.
 struct StreamTasks {
-  StreamTasks(const WindowShape& s, const PackedLayout& layout, int workers) {
-    const int64_t column_bytes = std::min(s.span_h(), s.height) *
-                                 (layout.record() + layout.score_floats) * int64_t{sizeof(float)};
+  // pixel_floats: what the ring holds for every pixel.
+  StreamTasks(const WindowShape& s, int64_t pixel_floats, int workers) {
+    const int64_t column_bytes =
+        std::min(s.span_h(), s.height) * pixel_floats * int64_t{sizeof(float)};
     // Neighbouring strips both need span_w - stride_w columns: keep that a small part.
     const int64_t least = std::max<int64_t>(16, 2 * s.span_w() / s.stride_w);
     const int64_t fit = (kRingBytes / column_bytes - s.span_w()) / s.stride_w + 1;

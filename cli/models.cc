@@ -5,6 +5,8 @@
 
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
+#include "qna/models/ablations.h"
+#include "qna/models/cost.h"
 #include "qna/models/registry.h"
 
 namespace qna::cli {
@@ -43,14 +45,70 @@ void print_table() {
       "\npaper's. Recipes are in recipes/. Next: qna info MODEL\n");
 }
 
+models::Cost cost_of(const models::QnAViTConfig& config) {
+  return models::total_cost(
+      models::layer_costs(config, config.image_size[0], config.image_size[1]));
+}
+
+void print_ablations_json() {
+  nlohmann::json list = nlohmann::json::array();
+  for (const models::Ablation& row : models::ablations()) {
+    const models::Cost cost = cost_of(row.config);
+    list.push_back({{"table", row.table},
+                    {"row", row.row},
+                    {"parameters", cost.parameters},
+                    {"gmacs", cost.flops / 2e9},
+                    {"paper_parameters_millions", row.paper_parameters},
+                    {"paper_gmacs", row.paper_gmacs},
+                    {"paper_top1", row.paper_top1},
+                    {"note", models::ablation_note(row.table)},
+                    {"config", models::to_json(row.config)}});
+  }
+  fmt::print("{}\n", list.dump(2));
+}
+
+void print_ablations() {
+  const auto paper = [](double value, int digits) {
+    return value == 0 ? std::string("-") : fmt::format("{:.{}f}", value, digits);
+  };
+  std::string_view table;
+  for (const models::Ablation& row : models::ablations()) {
+    if (table != row.table) {
+      if (!table.empty()) fmt::print("\n");
+      table = row.table;
+      const std::string note = models::ablation_note(table);
+      fmt::print("{}\n{}{}", table, note, note.empty() ? "" : "\n");
+      fmt::print("  {:<64} {:>8} {:>7} {:>7} {:>7} {:>7}\n", "", "M", "paper", "GMACs", "paper",
+                 "top-1 %");
+    }
+    const models::Cost cost = cost_of(row.config);
+    fmt::print("  {:<64} {:>8.3f} {:>7} {:>7.3f} {:>7} {:>7}\n", row.row, cost.parameters / 1e6,
+               paper(row.paper_parameters, 3), cost.flops / 2e9, paper(row.paper_gmacs, 3),
+               paper(row.paper_top1, 2));
+  }
+  fmt::print(
+      "\nM: millions of parameters. GMACs: half of the GFLOPs of `qna models`, as the paper counts."
+      "\ntop-1 is the paper's. Blocks are counted with the one that down-samples. --json prints the"
+      "\nconfigurations.\n");
+}
+
 }  // namespace
 
 void add_models(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("models", "List the models");
   auto json = std::make_shared<bool>(false);
+  auto ablations = std::make_shared<bool>(false);
   verb->add_flag("--json", *json, "As JSON, with every model's configuration");
-  verb->footer("Examples:\n  qna models\n  qna models --json");
-  verb->callback([json] { *json ? print_json() : print_table(); });
+  verb->add_flag("--ablations", *ablations,
+                 "Every row of the paper's tables instead, ours beside its figures");
+  verb->footer("Examples:\n  qna models\n  qna models --json\n  qna models --ablations");
+  verb->callback([json, ablations] {
+    if (*ablations) {
+      *json ? print_ablations_json() : print_ablations();
+    } else {
+      *json ? print_json() : print_table();
+    }
+  });
 }
 
 }  // namespace qna::cli

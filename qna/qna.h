@@ -5,9 +5,12 @@
 //   qna::models::QnAViT            the networks, and their list                 qna/models/
 //   qna::checkpoint::load_model    weights from and to files                    qna/checkpoint/
 //   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
+//   qna::nn::Sasa, HaloAttention,  its rivals, torch modules too                qna/nn/sasa.h, ...
+//     WindowSelfAttention, Convolution
 //   qna::nn::Block                 a block of a network                         qna/nn/block.h
 //   qna::ops::layer                the layer as one operator, x -> y            qna/ops/layer.h
 //   qna::ops::window_attention     over given scores and values                 qna/ops/window_attention.h
+//   qna::ops::sasa                 over queries, keys and values per pixel      qna/ops/sasa.h
 //   qna::image, qna::data          pictures to a model's input                  qna/image/, qna/data/
 //   qna::kernels                   the torch-free kernels, by pointer           qna/kernels/*.h
 //   qna::kernels::implementations  their list; force_implementation chooses     qna/kernels/implementation.h
@@ -27,13 +30,19 @@
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
 #include "qna/kernels/implementation.h"
+#include "qna/models/ablations.h"
 #include "qna/models/cost.h"
 #include "qna/models/qna_vit.h"
 #include "qna/models/registry.h"
 #include "qna/nn/block.h"
+#include "qna/nn/convolution.h"
+#include "qna/nn/halo_attention.h"
 #include "qna/nn/qna.h"
+#include "qna/nn/sasa.h"
+#include "qna/nn/window_self_attention.h"
 #include "qna/ops/layer.h"
 #include "qna/ops/registration.h"
+#include "qna/ops/sasa.h"
 #include "qna/ops/window_attention.h"
 #include "qna/report/training_report.h"
 #include "qna/tasks/classification.h"

@@ -70,6 +70,16 @@ class Models(unittest.TestCase):
         self.assertEqual(rows[0]["name"], "qna_vit_tiny")
         self.assertEqual(len(rows[0]["config"]["stages"]), 4)
 
+    def test_ablations(self):
+        done = run("models", "--ablations")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for words in ("Multiple queries effect", "SASA", "16.440", "NesT", "15.8 M in the paper"):
+            self.assertIn(words, done.stdout)
+        rows = json.loads(run("models", "--ablations", "--json").stdout)
+        self.assertEqual(len({row["table"] for row in rows}), 6)
+        sasa = next(row for row in rows if row["row"] == "SASA")
+        self.assertEqual(sasa["config"]["local_mixer"], "sasa")
+
 
 class Info(WithModel):
     def test_by_name_and_size(self):

@@ -45,6 +45,8 @@ Convert table(std::vector<int64_t> sizes, int64_t places) {
 class Rows {
  public:
   explicit Rows(const models::QnAViT& model) : config_(model->config()) {
+    check(config_.local_mixer == models::LocalMixer::kQnA,
+          "import: the local blocks of the authors' models are QnA, this configuration's are not");
     const bool patch = config_.stem == models::StemKind::kPatch;
     add("StemBlock_0." + std::string(patch ? "conv_1x1" : "conv_7x7") + ".kernel",
         "stem.conv.weight", convolution);
@@ -149,7 +151,7 @@ class Rows {
       add_block(flax, fmt::format("{}.blocks.{}", name, n), block);
     }
     if (stage->is_last()) return;
-    check(static_cast<bool>(stage->downsample),
+    check(config_.downsample == models::Downsample::kQnA,
           "import: the authors' models down-sample by QnA, this configuration does not");
     add_block(fmt::format("QnAStage_{}.QnA_Block_{}_stride_2", index, qna + 1),
               name + ".downsample", stage->downsample);

@@ -16,6 +16,13 @@ std::string block_name(size_t stage, size_t block) {
 std::string downsample_name(size_t stage) { return fmt::format("stages.{}.downsample", stage); }
 constexpr const char* kHead = "head";
 
+// The others' maps are not drawn: a query per pixel has no picture of its own, shifted windows and
+// convolutions have none at all.
+bool has_maps(const nn::Block& block) {
+  return block->qna ||
+         (block->attention && block->attention->options().shift == std::array<int64_t, 2>{0, 0});
+}
+
 AttentionLayer describe(const QnAViT& model, std::string name, size_t stage,
                         const nn::Block& block) {
   return {.name = std::move(name),
@@ -64,9 +71,10 @@ std::vector<AttentionLayer> attention_layers(const QnAViT& model) {
   for (size_t i = 0; i < model->stages.size(); ++i) {
     const Stage& stage = model->stages[i];
     for (size_t n = 0; n < stage->blocks.size(); ++n) {
+      if (!has_maps(stage->blocks[n])) continue;
       layers.push_back(describe(model, block_name(i, n), i, stage->blocks[n]));
     }
-    if (stage->downsample) {
+    if (stage->downsample && has_maps(stage->downsample)) {
       layers.push_back(describe(model, downsample_name(i), i, stage->downsample));
     }
   }
@@ -106,7 +114,8 @@ AttentionLayer find_attention_layer(const QnAViT& model, std::string_view name) 
     if (name == layer.name || name == brief) return layer;
     names += (names.empty() ? "" : ", ") + brief;
   }
-  fail("there is no layer '{}' with attention; the layers are {}", name, names);
+  fail("there is no layer '{}' with attention maps; the layers are {}", name,
+       names.empty() ? "none: this network has neither QnA nor self-attention" : names);
 }
 
 std::vector<LayerAttention> attention_of(QnAViT& model, const Tensor& images,

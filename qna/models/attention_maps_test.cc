@@ -6,6 +6,7 @@
 
 #include "qna/base/error.h"
 #include "qna/models/registry.h"
+#include "qna/ops/tensors_test.h"
 
 namespace qna::models {
 namespace {
@@ -106,6 +107,22 @@ TEST(AttentionOf, Mistakes) {
   EXPECT_THROW(attention_of(model, torch::randn({1, 32, 32, 1}), {.layers = {"0.0"}}), Error);
   EXPECT_THROW(attention_of(model, torch::randn({1, 32, 32, 3}), {.layers = {"9.0"}}), Error);
   EXPECT_TRUE(attention_of(model, torch::randn({1, 32, 32, 3}), {}).empty());
+}
+
+// What is neither QnA nor plain self-attention has no maps to show, and says so.
+TEST(AttentionLayers, OfOtherMixers) {
+  QnAViTConfig config = find_model("qna_vit_pico").config;
+  config.local_mixer = LocalMixer::kSasa;
+  config.downsample = Downsample::kConv;
+  const QnAViT model(config);
+  EXPECT_EQ(names(attention_layers(model)),
+            (std::vector<std::string>{"stages.2.blocks.0", "stages.3.blocks.0"}));
+  ops::testing::expect_complaint([&] { find_attention_layer(model, "stages.0.blocks.0"); },
+                                 {"stages.0.blocks.0", "2.0, 3.0"});
+  for (StageConfig& stage : config.stages) stage.attention_blocks = 0;
+  EXPECT_TRUE(attention_layers(QnAViT(config)).empty());
+  ops::testing::expect_complaint([&] { find_attention_layer(QnAViT(config), "0.0"); },
+                                 {"0.0", "neither QnA nor self-attention"});
 }
 
 }  // namespace

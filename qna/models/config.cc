@@ -22,12 +22,20 @@ constexpr EnumName<StemKind> kStems[] = {{StemKind::kPatch, "patch"},
                                          {StemKind::kResNet, "resnet"}};
 constexpr EnumName<Downsample> kDownsamples[] = {{Downsample::kQnA, "qna"},
                                                  {Downsample::kPatchMerging, "patch_merging"},
-                                                 {Downsample::kConvPool, "conv_pool"}};
+                                                 {Downsample::kConvPool, "conv_pool"},
+                                                 {Downsample::kSasa, "sasa"},
+                                                 {Downsample::kHalo, "halo"},
+                                                 {Downsample::kConv, "conv"},
+                                                 {Downsample::kDepthwise, "depthwise"},
+                                                 {Downsample::kConvPoolBlock, "conv_pool_block"}};
 constexpr EnumName<DownsampleSkip> kSkips[] = {{DownsampleSkip::kConv, "conv"},
                                                {DownsampleSkip::kAveragePool, "average_pool"}};
 constexpr EnumName<HeadKind> kHeads[] = {
     {HeadKind::kGap, "gap"}, {HeadKind::kQnAv1, "qnav1"}, {HeadKind::kQnAv2, "qnav2"}};
-constexpr EnumName<LocalMixer> kMixers[] = {{LocalMixer::kQnA, "qna"}};
+constexpr EnumName<LocalMixer> kMixers[] = {
+    {LocalMixer::kQnA, "qna"},       {LocalMixer::kSasa, "sasa"},
+    {LocalMixer::kWindow, "window"}, {LocalMixer::kHalo, "halo"},
+    {LocalMixer::kConv, "conv"},     {LocalMixer::kDepthwise, "depthwise"}};
 constexpr EnumName<kernels::Activation> kActivations[] = {
     {kernels::Activation::kGeluTanh, "gelu_tanh"},
     {kernels::Activation::kGelu, "gelu"},
@@ -120,7 +128,11 @@ void check(const QnAViTConfig& c) {
     qna::check((s.window[0] == 0) == (s.window[1] == 0),
                "model configuration: {}window must be 0 in both directions or in none, got {} x {}",
                stage, s.window[0], s.window[1]);
-    qna::check(s.attention_blocks == 0 || features % s.attention_heads == 0,
+    const bool windows = c.local_mixer == LocalMixer::kWindow && s.qna_blocks > 0;
+    qna::check(!windows || s.window[0] > 0,
+               "model configuration: {}window must be above 0 for the local mixer 'window', got 0",
+               stage);
+    qna::check((s.attention_blocks == 0 && !windows) || features % s.attention_heads == 0,
                "model configuration: {}attention_heads must divide the stage's {} features, got {}",
                stage, features, s.attention_heads);
     qna::check(features % s.qna_heads == 0,

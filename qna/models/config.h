@@ -13,21 +13,31 @@
 namespace qna::models {
 
 enum class StemKind { kPatch, kResNet };
-// Between stages: a QnA block with stride 2, Swin's 2 x 2 patch merging, or NesT's 3 x 3
-// convolution with LayerNorm and max-pooling.
-enum class Downsample { kQnA, kPatchMerging, kConvPool };
-// What stands beside the strided QnA layer as its skip connection.
+// Between stages.
+enum class Downsample {
+  kQnA,           // a block whose QnA layer has stride 2
+  kPatchMerging,  // Swin's: 2 x 2 neighbours through one product
+  kConvPool,      // NesT's: 3 x 3 convolution, LayerNorm and max-pooling
+  kSasa,          // blocks whose layer has stride 2, as with QnA
+  kHalo,
+  kConv,
+  kDepthwise,
+  kConvPoolBlock,  // NesT's in the place of that layer, with a skip connection and an MLP around
+};
+// What stands beside the layer with stride as its skip connection.
 enum class DownsampleSkip { kConv, kAveragePool };
 // Mean over the positions, a QnA layer over the whole map, or the sum of both.
 enum class HeadKind { kGap, kQnAv1, kQnAv2 };
-// What mixes neighbours in the local blocks.
-enum class LocalMixer { kQnA };
+// What mixes neighbours in the local blocks: QnA, a query per pixel in overlapping windows (SASA),
+// windows that are shifted in every second block (Swin), blocks with a halo (HaloNet), convolution.
+enum class LocalMixer { kQnA, kSasa, kWindow, kHalo, kConv, kDepthwise };
 
 // Self-attention blocks come first in a stage, then local blocks, then (but for the last stage) the
-// down-sampling, which doubles features and QnA heads.
+// down-sampling, which doubles features and QnA heads. What is said of QnA goes for the mixer in
+// its place; kWindow takes heads and window of self-attention.
 struct StageConfig {
   int64_t attention_blocks = 0;
-  int64_t qna_blocks = 0;  // without the one that down-samples
+  int64_t qna_blocks = 0;  // the local ones, without the one that down-samples
   int64_t attention_heads = 2;
   int64_t qna_heads = 8;
   std::array<int64_t, 2> kernel_size = {3, 3};  // the receptive field, height and width

@@ -55,6 +55,7 @@ QnAViTConfig unusual() {
                       .queries = 4,
                       .window = {4, 9}},
                      {.attention_blocks = 1, .attention_heads = 8, .window = {0, 0}}},
+          .local_mixer = LocalMixer::kSasa,
           .downsample = Downsample::kConvPool,
           .downsample_skip = DownsampleSkip::kAveragePool,
           .mlp_ratio = 2.5,
@@ -83,8 +84,15 @@ TEST(Config, RoundTripOfEveryChoice) {
     config.stem = stem;
     expect_round_trips(config);
   }
-  for (const auto way : {Downsample::kQnA, Downsample::kPatchMerging, Downsample::kConvPool}) {
+  for (const auto way :
+       {Downsample::kQnA, Downsample::kPatchMerging, Downsample::kConvPool, Downsample::kSasa,
+        Downsample::kHalo, Downsample::kConv, Downsample::kDepthwise, Downsample::kConvPoolBlock}) {
     config.downsample = way;
+    expect_round_trips(config);
+  }
+  for (const auto mixer : {LocalMixer::kQnA, LocalMixer::kSasa, LocalMixer::kWindow,
+                           LocalMixer::kHalo, LocalMixer::kConv, LocalMixer::kDepthwise}) {
+    config.local_mixer = mixer;
     expect_round_trips(config);
   }
   for (const auto skip : {DownsampleSkip::kConv, DownsampleSkip::kAveragePool}) {
@@ -246,6 +254,20 @@ TEST(Config, SignedScaleNeedsPairs) {
   expect_complaint([&] { check(config); }, {"stages[0]", "signed", "1 x 3"});
   config.stages[0].queries = 2;
   EXPECT_NO_THROW(check(config));
+}
+
+// Shifted windows have a size and heads of their own.
+TEST(Config, WindowsAsLocalMixer) {
+  QnAViTConfig config{.base_dim = 8,
+                      .stages = {{.qna_blocks = 1, .attention_heads = 3, .qna_heads = 4}},
+                      .local_mixer = LocalMixer::kSasa};
+  EXPECT_NO_THROW(check(config));
+  config.local_mixer = LocalMixer::kWindow;
+  expect_complaint([&] { check(config); }, {"stages[0].attention_heads", "divide", "8", "got 3"});
+  config.stages[0].attention_heads = 4;
+  EXPECT_NO_THROW(check(config));
+  config.stages[0].window = {0, 0};
+  expect_complaint([&] { check(config); }, {"stages[0].window", "'window'", "got 0"});
 }
 
 TEST(Config, Files) {

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qna/nn/attention_tiles.h"
+#include "qna/nn/halo_attention.h"
+
 namespace qna::models {
 namespace {
 
@@ -72,20 +75,170 @@ void add_qna(Cost& c, nn::AttentionScale scale, const Map& in, const Map& out, i
   add_product(c, windows, features, features, false);
 }
 
-void add_attention(Cost& c, const StageConfig& s, const Map& map, std::array<int64_t, 2> window,
-                   std::array<int64_t, 2> table, int64_t features) {
-  const double tokens = static_cast<double>(map.count());
-  add_product(c, tokens, features, 3 * features, false);
-  double pairs = 0;  // queries times keys, with the smaller windows at the edges
-  for (int64_t y = 0; y < map.height; y += window[0])
-    for (int64_t x = 0; x < map.width; x += window[1]) {
-      const double n = static_cast<double>(std::min(window[0], map.height - y)) *
-                       static_cast<double>(std::min(window[1], map.width - x));
-      pairs += n * n;
+// A layer that mixes neighbours, in its place.
+struct Site {
+  const QnAViTConfig& config;
+  const StageConfig& stage;
+  Map in;                // the map it sees
+  int64_t features;      // of that map
+  int64_t stride;        // 2: it halves the map and doubles features and heads
+  bool shifted = false;  // windows only
+
+  Map out() const { return stride == 1 ? in : in.half(); }
+  int64_t out_features() const { return features * stride; }
+  int64_t heads() const { return stage.qna_heads * stride; }
+  int64_t taps() const { return stage.kernel_size[0] * stage.kernel_size[1]; }
+  std::string text() const {  // "3x3 stride 2, 16 heads"
+    return fmt::format("{}x{}{}, {} heads", stage.kernel_size[0], stage.kernel_size[1],
+                       stride == 2 ? " stride 2" : "", heads());
+  }
+};
+
+// Attention with a query per output pixel, between and with its products. pairs: of queries and
+// keys.
+void add_attention(Cost& c, const Map& in, const Map& out, int64_t in_features, int64_t features,
+                   int64_t heads, double pairs, int64_t table) {
+  const double queries = static_cast<double>(out.count());
+  add_product(c, queries, in_features, features, false);
+  add_product(c, static_cast<double>(in.count()), in_features, 2 * features, false);
+  c.flops += pairs * (4.0 * features + (kSoftmaxFlops + 1) * heads);
+  c.parameters += table * heads;
+  add_product(c, queries, features, features, false);
+}
+
+double tile_pairs(const Map& map, const std::array<nn::TileGeometry, 2>& geometry) {
+  double pairs = 1;
+  for (int axis = 0; axis < 2; ++axis) {
+    double along = 0;
+    for (const auto& span : nn::tile_spans(axis == 0 ? map.height : map.width, geometry[axis])) {
+      along += static_cast<double>(span.tiles * span.queries * span.keys);
     }
-  c.flops += pairs * (4.0 * features + (kSoftmaxFlops + 1) * s.attention_heads);
-  c.parameters += (2 * table[0] - 1) * (2 * table[1] - 1) * s.attention_heads;
-  add_product(c, tokens, features, features, false);
+    pairs *= along;
+  }
+  return pairs;
+}
+
+// window: 0 is the whole map, with a table for the map `trained`.
+std::string add_windows(Cost& c, const Site& site, const Map& trained) {
+  const auto& window = site.stage.window;
+  const bool global = window[0] == 0;
+  const std::array<int64_t, 2> sizes = {site.in.height, site.in.width};
+  const std::array<int64_t, 2> table =
+      global ? std::array<int64_t, 2>{trained.height, trained.width} : window;
+  std::array<nn::TileGeometry, 2> geometry;
+  for (int axis = 0; axis < 2; ++axis) {
+    geometry[axis].block = global ? sizes[axis] : window[axis];
+    const bool shifted = site.shifted && sizes[axis] > window[axis];
+    geometry[axis].shift = shifted ? window[axis] / 2 : 0;
+  }
+  add_attention(c, site.in, site.in, site.features, site.features, site.stage.attention_heads,
+                tile_pairs(site.in, geometry), (2 * table[0] - 1) * (2 * table[1] - 1));
+  return fmt::format("self-attention {}{}, {} heads",
+                     global ? "global" : fmt::format("{}x{}", window[0], window[1]),
+                     site.shifted ? " shifted" : "", site.stage.attention_heads);
+}
+
+std::string add_qna(Cost& c, const Site& s) {
+  add_qna(c, s.config.attention_scale, s.in, s.out(), s.features, s.out_features(), s.heads(),
+          s.stage.queries, s.taps());
+  return fmt::format("QnA {}, {} queries", s.text(), s.stage.queries);
+}
+
+std::string add_sasa(Cost& c, const Site& s) {
+  add_attention(c, s.in, s.out(), s.features, s.out_features(), s.heads(),
+                static_cast<double>(s.out().count() * s.taps()), s.taps());
+  return "SASA " + s.text();
+}
+
+std::string add_halo(Cost& c, const Site& s) {
+  std::array<nn::TileGeometry, 2> geometry;
+  int64_t table = 1;
+  for (int axis = 0; axis < 2; ++axis) {
+    nn::TileGeometry& g = geometry[axis];
+    g = {.block = nn::HaloAttentionOptions{}.block[axis],
+         .halo = s.stage.kernel_size[axis] / 2,
+         .stride = s.stride};
+    table *= 2 * g.block + 2 * g.halo - g.stride;
+  }
+  add_attention(c, s.in, s.out(), s.features, s.out_features(), s.heads(),
+                tile_pairs(s.in, geometry), table);
+  return "halo " + s.text();
+}
+
+std::string add_convolution(Cost& c, const Site& s, bool depthwise) {
+  const double windows = static_cast<double>(s.out().count());
+  if (depthwise) {
+    add_product(c, windows, s.taps(), s.features, false);
+    add_product(c, windows, s.features, s.out_features(), false);
+  } else {
+    add_product(c, windows, s.taps() * s.features, s.out_features(), false);
+  }
+  return fmt::format("{}convolution {}x{}{}", depthwise ? "depth-wise " : "",
+                     s.stage.kernel_size[0], s.stage.kernel_size[1],
+                     s.stride == 2 ? " stride 2" : "");
+}
+
+std::string add_conv_pool(Cost& c, const Site& s) {
+  const double pixels = static_cast<double>(s.in.count());
+  add_product(c, pixels, 9 * s.features, 2 * s.features, true);
+  add_norm(c, 2 * pixels * s.features, 2 * s.features);
+  c.flops += 9.0 * s.out().count() * 2 * s.features;
+  return "3x3 convolution, LayerNorm, 3x3 max-pooling";
+}
+
+std::string add_local_mixer(Cost& c, const Site& site) {
+  switch (site.config.local_mixer) {
+    case LocalMixer::kQnA:
+      return add_qna(c, site);
+    case LocalMixer::kSasa:
+      return add_sasa(c, site);
+    case LocalMixer::kWindow:
+      return add_windows(c, site, {});
+    case LocalMixer::kHalo:
+      return add_halo(c, site);
+    case LocalMixer::kConv:
+      return add_convolution(c, site, false);
+    case LocalMixer::kDepthwise:
+      return add_convolution(c, site, true);
+  }
+  return "";
+}
+
+std::string add_downsampling_mixer(Cost& c, const Site& site) {
+  switch (site.config.downsample) {
+    case Downsample::kSasa:
+      return add_sasa(c, site);
+    case Downsample::kHalo:
+      return add_halo(c, site);
+    case Downsample::kConv:
+      return add_convolution(c, site, false);
+    case Downsample::kDepthwise:
+      return add_convolution(c, site, true);
+    case Downsample::kConvPoolBlock:
+      return add_conv_pool(c, site);
+    default:
+      return add_qna(c, site);
+  }
+}
+
+std::string add_downsampling(Cost& c, const Site& site) {
+  const double windows = static_cast<double>(site.out().count());
+  const int64_t features = site.features;
+  if (site.config.downsample == Downsample::kConvPool) return add_conv_pool(c, site);
+  if (site.config.downsample == Downsample::kPatchMerging) {
+    add_norm(c, windows * 4 * features, 4 * features);
+    add_product(c, windows, 4 * features, 2 * features, false);
+    return "2x2 patch merging";
+  }
+  add_norm(c, static_cast<double>(site.in.count() * features), features);
+  const std::string description = add_downsampling_mixer(c, site);
+  if (site.config.downsample_skip == DownsampleSkip::kAveragePool) {
+    const bool conv_pool = site.config.downsample == Downsample::kConvPoolBlock;
+    c.flops += windows * (conv_pool ? 9 : site.taps()) * features;
+  }
+  add_product(c, windows, features, 2 * features, false);  // the skip connection
+  add_mlp(c, site.config, windows, 2 * features);
+  return description;
 }
 
 }  // namespace
@@ -118,66 +271,30 @@ std::vector<LayerCost> layer_costs(const QnAViTConfig& config, int64_t height, i
   for (size_t i = 0; i < config.stages.size(); ++i) {
     const StageConfig& s = config.stages[i];
     const int64_t features = config.features(i);
-    const int64_t taps = s.kernel_size[0] * s.kernel_size[1];
     const std::string stage = fmt::format("stages.{}", i);
-    const double elements = static_cast<double>(map.count() * features);
-    const bool global = s.window[0] == 0;
-    const auto trained = [&](int axis) { return up(config.image_size[axis], config.stride(i)); };
-    const std::array<int64_t, 2> table =
-        global ? std::array<int64_t, 2>{trained(0), trained(1)} : s.window;
+    const Map trained{up(config.image_size[0], config.stride(i)),
+                      up(config.image_size[1], config.stride(i))};
     for (int64_t n = 0; n < s.attention_blocks + s.qna_blocks; ++n) {
+      const int64_t local = n - s.attention_blocks;  // below 0: not local
+      const Site site{.config = config,
+                      .stage = s,
+                      .in = map,
+                      .features = features,
+                      .stride = 1,
+                      .shifted = local > 0 && local % 2 == 1};
       Cost cost;
-      add_norm(cost, elements, features);
-      std::string description;
-      if (n < s.attention_blocks) {
-        const std::array<int64_t, 2> window =
-            global ? std::array<int64_t, 2>{map.height, map.width} : s.window;
-        add_attention(cost, s, map, window, table, features);
-        description = fmt::format("self-attention {}, {} heads",
-                                  global ? "global" : fmt::format("{}x{}", window[0], window[1]),
-                                  s.attention_heads);
-      } else {
-        add_qna(cost, config.attention_scale, map, map, features, features, s.qna_heads, s.queries,
-                taps);
-        description = fmt::format("QnA {}x{}, {} heads, {} queries", s.kernel_size[0],
-                                  s.kernel_size[1], s.qna_heads, s.queries);
-      }
+      add_norm(cost, static_cast<double>(map.count() * features), features);
+      const std::string description =
+          local < 0 ? add_windows(cost, site, trained) : add_local_mixer(cost, site);
       add_mlp(cost, config, static_cast<double>(map.count()), features);
       push(fmt::format("{}.blocks.{}", stage, n), description, map, features, cost,
            static_cast<int64_t>(i));
     }
     if (i + 1 == config.stages.size()) continue;
-
-    const Map next = map.half();
-    const double windows = static_cast<double>(next.count());
     Cost cost;
-    std::string description;
-    switch (config.downsample) {
-      case Downsample::kQnA:
-        add_norm(cost, elements, features);
-        add_qna(cost, config.attention_scale, map, next, features, 2 * features, 2 * s.qna_heads,
-                s.queries, taps);
-        if (config.downsample_skip == DownsampleSkip::kAveragePool) {
-          cost.flops += windows * taps * features;
-        }
-        add_product(cost, windows, features, 2 * features, false);
-        add_mlp(cost, config, windows, 2 * features);
-        description = fmt::format("QnA {}x{} stride 2, {} heads, {} queries", s.kernel_size[0],
-                                  s.kernel_size[1], 2 * s.qna_heads, s.queries);
-        break;
-      case Downsample::kPatchMerging:
-        add_norm(cost, windows * 4 * features, 4 * features);
-        add_product(cost, windows, 4 * features, 2 * features, false);
-        description = "2x2 patch merging";
-        break;
-      case Downsample::kConvPool:
-        add_product(cost, static_cast<double>(map.count()), 9 * features, 2 * features, true);
-        add_norm(cost, 2 * elements, 2 * features);
-        cost.flops += 9 * windows * 2 * features;
-        description = "3x3 convolution, LayerNorm, 3x3 max-pooling";
-        break;
-    }
-    map = next;
+    const Site site{.config = config, .stage = s, .in = map, .features = features, .stride = 2};
+    const std::string description = add_downsampling(cost, site);
+    map = map.half();
     push(stage + ".downsample", description, map, 2 * features, cost, static_cast<int64_t>(i));
   }
 

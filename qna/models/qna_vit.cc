@@ -7,6 +7,7 @@
 
 #include "qna/base/error.h"
 #include "qna/kernels/implementation.h"
+#include "qna/models/stage_blocks.h"
 #include "qna/nn/checkpoint.h"
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
@@ -20,10 +21,6 @@ namespace F = torch::nn::functional;
 
 int64_t up(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
-torch::nn::LayerNorm layer_norm(int64_t features) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}).eps(nn::kNormEpsilon));
-}
-
 // Zeros at the bottom and right of a channels-last map, up to multiples of `divisor`.
 torch::Tensor pad_to(const torch::Tensor& x, int64_t divisor) {
   const int64_t bottom = up(x.size(1), divisor) * divisor - x.size(1);
@@ -36,18 +33,9 @@ std::optional<torch::Tensor> optional(const torch::Tensor& tensor) {
   return tensor.defined() ? std::make_optional(tensor) : std::nullopt;
 }
 
-torch::Tensor masked(const torch::Tensor& x, const torch::Tensor& mask, double otherwise) {
-  return mask.defined() ? x.masked_fill(~mask.unsqueeze(-1), otherwise) : x;
-}
-
-// Every n-th row and column of a mask, which may be undefined.
-torch::Tensor every(const torch::Tensor& mask, int64_t n) {
-  return mask.defined() ? mask.slice(1, 0, std::nullopt, n).slice(2, 0, std::nullopt, n) : mask;
-}
-
 torch::Tensor mean_over_positions(const torch::Tensor& x, const torch::Tensor& mask) {
   if (!mask.defined()) return x.mean(at::IntArrayRef{1, 2});
-  return masked(x, mask, 0).sum({1, 2}) / mask.sum({1, 2}).clamp_min(1).unsqueeze(1);
+  return nn::zero_masked(x, mask).sum({1, 2}) / mask.sum({1, 2}).clamp_min(1).unsqueeze(1);
 }
 
 // LibTorch clones the modules of a list behind the back of whoever else holds them: here the holder
@@ -62,13 +50,6 @@ void hold_list(std::vector<Holder>& modules, const torch::nn::Module& parent, co
 }
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
-// 3 x 3 max-pooling with stride 2 of [B, C, H, W] to half its size, rounded up. Padding lies at the
-// bottom and right, where JAX's 'SAME' puts it for even sizes.
-torch::Tensor max_pool(const torch::Tensor& x) {
-  const auto options = F::PadFuncOptions({0, 2, 0, 2}).mode(torch::kConstant).value(kMinusInfinity);
-  return F::max_pool2d(F::pad(x, options), F::MaxPool2dFuncOptions(3).stride(2));
-}
 
 }  // namespace
 
@@ -116,25 +97,25 @@ torch::Tensor StemImpl::forward_resnet(const torch::Tensor& x, const torch::Tens
   torch::Tensor map = F::pad(x.permute({0, 3, 1, 2}), F::PadFuncOptions({2, right, 2, bottom}));
   map = nn::activate(norm->forward(conv->forward(map)), config_.activation);
   if (mask.defined()) {  // what is no image must not win the maximum
-    map = map.masked_fill(~every(mask, 2).unsqueeze(1), kMinusInfinity);
+    map = map.masked_fill(~nn::every_nth(mask, 2).unsqueeze(1), kMinusInfinity);
   }
-  map = max_pool(map).permute({0, 2, 3, 1});
-  return masked(map, every(mask, 4), 0).contiguous();  // places without any image
+  map = nn::max_pool_by_two(map).permute({0, 2, 3, 1});
+  return nn::zero_masked(map, nn::every_nth(mask, 4)).contiguous();  // places without any image
 }
 
 torch::Tensor StemImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  const torch::Tensor image = masked(x, mask, 0);
+  const torch::Tensor image = nn::zero_masked(x, mask);
   return config_.stem == StemKind::kPatch ? forward_patches(image) : forward_resnet(image, mask);
 }
 
-// ---- down-sampling other than by QnA ----
+// ---- down-sampling other than by a block ----
 
 PatchMergingImpl::PatchMergingImpl(int64_t features) : features_(features) {
   PatchMergingImpl::reset();
 }
 
 void PatchMergingImpl::reset() {
-  norm = register_module("norm", layer_norm(4 * features_));
+  norm = register_module("norm", nn::layer_norm(4 * features_));
   reduction = register_module(
       "reduction",
       torch::nn::Linear(torch::nn::LinearOptions(4 * features_, 2 * features_).bias(false)));
@@ -142,32 +123,13 @@ void PatchMergingImpl::reset() {
 }
 
 torch::Tensor PatchMergingImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  const torch::Tensor map = pad_to(masked(x, mask, 0), 2);
+  const torch::Tensor map = pad_to(nn::zero_masked(x, mask), 2);
   const int64_t rows = map.size(1) / 2, columns = map.size(2) / 2;
   // Swin's order of the four: by column, then by row.
   const torch::Tensor merged = map.reshape({x.size(0), rows, 2, columns, 2, features_})
                                    .permute({0, 1, 3, 4, 2, 5})
                                    .reshape({x.size(0), rows, columns, 4 * features_});
   return reduction->forward(norm->forward(merged));
-}
-
-ConvPoolImpl::ConvPoolImpl(int64_t features) : features_(features) { ConvPoolImpl::reset(); }
-
-void ConvPoolImpl::reset() {
-  conv = register_module(
-      "conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(features_, 2 * features_, 3).padding(1)));
-  norm = register_module("norm", layer_norm(2 * features_));
-  nn::lecun_normal_(conv->weight, 9 * features_);
-  torch::NoGradGuard no_grad;
-  conv->bias.zero_();
-}
-
-torch::Tensor ConvPoolImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  torch::Tensor map = conv->forward(masked(x, mask, 0).permute({0, 3, 1, 2}));
-  map = norm->forward(map.permute({0, 2, 3, 1}));
-  map = masked(map, mask, kMinusInfinity);
-  map = max_pool(map.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
-  return masked(map, every(mask, 2), 0).contiguous();
 }
 
 // ---- stage ----
@@ -180,59 +142,24 @@ StageImpl::StageImpl(const QnAViTConfig& config, size_t index, const std::vector
 void StageImpl::reset() {
   const StageConfig& s = config_.stages[index_];
   const int64_t features = config_.features(index_);
-  const auto block = [&](double drop_path) {
-    return nn::BlockOptions{
-        .average_pool_skip = config_.downsample_skip == DownsampleSkip::kAveragePool,
-        .mlp_ratio = config_.mlp_ratio,
-        .activation = config_.activation,
-        .layer_scale = config_.layer_scale,
-        .drop_path = drop_path};
-  };
-  const auto qna = [&](int64_t stride) {
-    return nn::QnAOptions{.in_features = features,
-                          .features = features * stride,
-                          .heads = s.qna_heads * stride,
-                          .queries = s.queries,
-                          .kernel_size = s.kernel_size,
-                          .stride = {stride, stride},
-                          .normalize_queries = config_.normalize_queries,
-                          .normalize_stop_gradient = config_.normalize_stop_gradient,
-                          .attention_scale = config_.attention_scale};
-  };
-
   blocks.clear();
   torch::nn::ModuleList list;
   for (int64_t i = 0; i < s.attention_blocks + s.qna_blocks; ++i) {
-    nn::BlockOptions options = block(drop_path_[i]);
-    if (i < s.attention_blocks) {
-      const bool global = s.window[0] == 0;
-      std::array<int64_t, 2> window = s.window;
-      for (int axis = 0; global && axis < 2; ++axis) {  // the table is made for the trained size
-        window[axis] = up(config_.image_size[axis], config_.stride(index_));
-      }
-      options.attention = nn::WindowSelfAttentionOptions{
-          .features = features, .heads = s.attention_heads, .window = window, .global = global};
-    } else {
-      options.qna = qna(1);
-    }
-    blocks.emplace_back(options);
+    blocks.emplace_back(i < s.attention_blocks
+                            ? attention_block(config_, index_, drop_path_[i])
+                            : local_block(config_, index_, i - s.attention_blocks, drop_path_[i]));
     list->push_back(blocks.back());
   }
   register_module("blocks", list);
   if (is_last()) return;
-  switch (config_.downsample) {
-    case Downsample::kQnA: {
-      nn::BlockOptions options = block(drop_path_.back());
-      options.qna = qna(2);
-      downsample = register_module("downsample", nn::Block(options));
-      break;
-    }
-    case Downsample::kPatchMerging:
-      merge = register_module("downsample", PatchMerging(features));
-      break;
-    case Downsample::kConvPool:
-      pool = register_module("downsample", ConvPool(features));
-      break;
+  if (config_.downsample == Downsample::kPatchMerging) {
+    merge = register_module("downsample", PatchMerging(features));
+  } else if (config_.downsample == Downsample::kConvPool) {
+    pool =
+        register_module("downsample", nn::ConvPool(nn::ConvPoolOptions{.in_features = features}));
+  } else {
+    downsample = register_module("downsample",
+                                 nn::Block(downsampling_block(config_, index_, drop_path_.back())));
   }
 }
 
@@ -276,7 +203,7 @@ ClassificationHeadImpl::ClassificationHeadImpl(const QnAViTConfig& config) : con
 void ClassificationHeadImpl::reset() {
   const size_t last = config_.stages.size() - 1;
   const int64_t features = config_.features(last);
-  norm = register_module("norm", layer_norm(features));
+  norm = register_module("norm", nn::layer_norm(features));
   if (config_.head != HeadKind::kGap) {
     qna = register_module(
         "qna",
@@ -418,7 +345,7 @@ torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const
   if (!mask.defined()) return mask;
   // A position counts where its first pixel does: for images that begin at the top left, that is
   // where any of its pixels does.
-  return every(mask, config_.stride(index)).contiguous();
+  return nn::every_nth(mask, config_.stride(index)).contiguous();
 }
 
 void QnAViTImpl::check_images(const torch::Tensor& x, const torch::Tensor& mask) const {

@@ -57,21 +57,6 @@ class PatchMergingImpl : public torch::nn::Cloneable<PatchMergingImpl> {
 };
 TORCH_MODULE(PatchMerging);
 
-// NesT's down-sampling: 3 x 3 convolution to twice the features, LayerNorm, 3 x 3 max-pooling with
-// stride 2.
-class ConvPoolImpl : public torch::nn::Cloneable<ConvPoolImpl> {
- public:
-  explicit ConvPoolImpl(int64_t features);
-  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
-  void reset() override;
-  torch::nn::Conv2d conv{nullptr};
-  torch::nn::LayerNorm norm{nullptr};
-
- private:
-  int64_t features_;
-};
-TORCH_MODULE(ConvPool);
-
 // Blocks of one map size, and the way to the next.
 class StageImpl : public torch::nn::Cloneable<StageImpl> {
  public:
@@ -85,10 +70,10 @@ class StageImpl : public torch::nn::Cloneable<StageImpl> {
       const std::optional<torch::Device>& device = std::nullopt) const override;
   bool is_last() const { return index_ + 1 == config_.stages.size(); }
 
-  std::vector<nn::Block> blocks;  // self-attention first, then QnA
+  std::vector<nn::Block> blocks;  // self-attention first, then local ones
   nn::Block downsample{nullptr};  // one of the three, none in the last stage
   PatchMerging merge{nullptr};
-  ConvPool pool{nullptr};
+  nn::ConvPool pool{nullptr};
 
  private:
   QnAViTConfig config_;

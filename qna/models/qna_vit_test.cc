@@ -78,6 +78,22 @@ std::vector<Variant> variants() {
       }
     }
   }
+  for (const auto& [mixer, name] :
+       {std::pair{LocalMixer::kSasa, "sasa"}, std::pair{LocalMixer::kWindow, "window"},
+        std::pair{LocalMixer::kHalo, "halo"}, std::pair{LocalMixer::kConv, "conv"},
+        std::pair{LocalMixer::kDepthwise, "depthwise"}}) {
+    add(fmt::format("mixer {}", name), [&, m = mixer](QnAViTConfig& c) {
+      c.local_mixer = m;
+      c.stages[0].window = {3, 4};
+      c.stages[1].qna_blocks = 2;  // the second with shifted windows
+    });
+  }
+  for (const auto& [way, name] :
+       {std::pair{Downsample::kSasa, "sasa"}, std::pair{Downsample::kHalo, "halo"},
+        std::pair{Downsample::kConv, "conv"}, std::pair{Downsample::kDepthwise, "depthwise"},
+        std::pair{Downsample::kConvPoolBlock, "conv_pool_block"}}) {
+    add(fmt::format("down-sampling {}", name), [&, w = way](QnAViTConfig& c) { c.downsample = w; });
+  }
   add("average-pool skip",
       [](QnAViTConfig& c) { c.downsample_skip = DownsampleSkip::kAveragePool; });
   add("patches of 3", [](QnAViTConfig& c) { c.patch_size = 3; });
@@ -131,6 +147,20 @@ TEST(QnAViT, AnySize) {
   }
 }
 
+// Windows are shifted in every second local block.
+TEST(QnAViT, ShiftedWindows) {
+  QnAViTConfig config = tiny();
+  config.local_mixer = LocalMixer::kWindow;
+  config.stages[1].qna_blocks = 3;
+  config.stages[1].window = {4, 7};
+  const QnAViT model(config);
+  using Shift = std::array<int64_t, 2>;
+  const Shift expected[] = {{0, 0}, {0, 0}, {2, 3}, {0, 0}};  // after one block of self-attention
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(model->stages[1]->blocks[i]->attention->options().shift, expected[i]) << i;
+  }
+}
+
 TEST(QnAViT, LargeAndLongImages) {
   torch::NoGradGuard no_grad;
   QnAViT model = make(tiny());
@@ -169,10 +199,12 @@ TEST(QnAViT, ImagesOfABatchAreIndependent) {
     const Tensor y = model->forward(x);
     for (int64_t i = 0; i < 3; ++i) {
       const Tensor alone = x.slice(0, i, i + 1);
-      // The products of the heads and of the other ways to down-sample are LibTorch's, which
-      // depend on the number of rows.
+      // The products of the heads, of the other mixers and of the other ways to down-sample are
+      // LibTorch's, which depend on the number of rows.
+      const LocalMixer mixer = variant.config.local_mixer;
       if (variant.config.stem == StemKind::kPatch &&
-          variant.config.downsample == Downsample::kQnA) {
+          variant.config.downsample == Downsample::kQnA &&
+          (mixer == LocalMixer::kQnA || mixer == LocalMixer::kWindow)) {
         EXPECT_TRUE(torch::equal(model->forward_features(alone), features.slice(0, i, i + 1))) << i;
       }
       EXPECT_TRUE(near(model->forward(alone), y.slice(0, i, i + 1), 2e-5)) << i;

@@ -172,6 +172,9 @@ Tensor attention_map(const WindowSelfAttention& layer, const Tensor& x) {
   check(x.defined() && x.dim() == 4 && x.size(3) == o.features,
         "attention_map: x must be [batch, height, width, {}], got {}", o.features,
         x.defined() ? ops::sizes_text(x.sizes()) : "an undefined tensor");
+  check(o.shift == std::array<int64_t, 2>{0, 0},
+        "attention_map: the windows must not be shifted, got a shift of {} x {}", o.shift[0],
+        o.shift[1]);
   const torch::NoGradGuard no_grad;
   const int64_t batch = x.size(0), height = x.size(1), width = x.size(2);
   const int64_t dim = o.features / o.heads;

@@ -16,10 +16,6 @@ namespace F = torch::nn::functional;
 
 const kernels::Norm kNorm{.wanted = true, .epsilon = static_cast<float>(kNormEpsilon)};
 
-torch::nn::LayerNorm layer_norm(int64_t features) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}).eps(kNormEpsilon));
-}
-
 std::optional<torch::Tensor> optional(const torch::Tensor& tensor) {
   return tensor.defined() ? std::make_optional(tensor) : std::nullopt;
 }
@@ -42,6 +38,11 @@ kernels::PackedWeights pack_folded(const torch::Tensor& weight, const torch::Ten
   return ops::pack_linear(w, optional(b));
 }
 
+Sasa make_module(const SasaOptions& options) { return Sasa(options); }
+HaloAttention make_module(const HaloAttentionOptions& options) { return HaloAttention(options); }
+Convolution make_module(const ConvolutionOptions& options) { return Convolution(options); }
+ConvPool make_module(const ConvPoolOptions& options) { return ConvPool(options); }
+
 }  // namespace
 
 struct BlockPack {
@@ -54,8 +55,8 @@ struct BlockPack {
 };
 
 BlockImpl::BlockImpl(const BlockOptions& options) : options_(options) {
-  check(options.qna.has_value() != options.attention.has_value(),
-        "Block: exactly one of qna and attention must be given");
+  check(options.qna.has_value() + options.attention.has_value() + options.mixer.has_value() == 1,
+        "Block: exactly one of qna, attention and mixer must be given");
   check(options.drop_path >= 0 && options.drop_path < 1,
         "Block: drop_path must be at least 0 and below 1, got {}", options.drop_path);
   check(options.mlp_ratio > 0, "Block: mlp_ratio must be above 0, got {}", options.mlp_ratio);
@@ -65,25 +66,38 @@ BlockImpl::BlockImpl(const BlockOptions& options) : options_(options) {
 void BlockImpl::reset() {
   const BlockOptions& o = options_;
   int64_t in = 0;
+  kernel_size_ = stride_ = {1, 1};
   if (o.qna.has_value()) {
     in = o.qna->in_features;
     norm1 = register_module("norm1", layer_norm(in));
     qna = register_module("qna", QnA(*o.qna));
     features_ = qna->options().out_features;
-    const bool strided = qna->options().stride != std::array<int64_t, 2>{1, 1};
-    check(strided || features_ == in,
-          "Block: without stride the QnA layer must keep the {} features, got {}", in, features_);
-    if (strided) {
-      const auto& stride = qna->options().stride;
-      skip = register_module("skip", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, features_, 1)
-                                                           .stride({stride[0], stride[1]})
-                                                           .bias(false)));
-      lecun_normal_(skip->weight, in);
-    }
-  } else {
+    kernel_size_ = qna->options().kernel_size;
+    stride_ = qna->options().stride;
+  } else if (o.attention.has_value()) {
     in = features_ = o.attention->features;
     norm1 = register_module("norm1", layer_norm(in));
     attention = register_module("attention", WindowSelfAttention(*o.attention));
+  } else {
+    in = std::visit([](const auto& options) { return options.in_features; }, *o.mixer);
+    norm1 = register_module("norm1", layer_norm(in));
+    mixer = std::visit(
+        [&](const auto& options) -> std::shared_ptr<Mixer> {
+          return register_module("mixer", make_module(options));
+        },
+        *o.mixer);
+    features_ = mixer->out_features();
+    kernel_size_ = mixer->kernel_size();
+    stride_ = mixer->stride();
+  }
+  const bool strided = stride_ != std::array<int64_t, 2>{1, 1};
+  check(strided || features_ == in,
+        "Block: without stride the layer must keep the {} features, got {}", in, features_);
+  if (strided) {
+    skip = register_module("skip", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, features_, 1)
+                                                         .stride({stride_[0], stride_[1]})
+                                                         .bias(false)));
+    lecun_normal_(skip->weight, in);
   }
   norm2 = register_module("norm2", layer_norm(features_));
   const int64_t hidden = std::llround(o.mlp_ratio * static_cast<double>(features_));
@@ -99,17 +113,28 @@ void BlockImpl::reset() {
 }
 
 torch::Tensor BlockImpl::skip_input(const torch::Tensor& x) const {
-  const auto& stride = qna->options().stride;
   if (!options_.average_pool_skip) {
-    return x.slice(1, 0, std::nullopt, stride[0]).slice(2, 0, std::nullopt, stride[1]);
+    return x.slice(1, 0, std::nullopt, stride_[0]).slice(2, 0, std::nullopt, stride_[1]);
   }
-  const auto& kernel = qna->options().kernel_size;
-  const auto& padding = *qna->options().padding;
+  const auto padding = qna ? *qna->options().padding : same_padding(kernel_size_);
   const torch::Tensor map = F::pad(
       x.permute({0, 3, 1, 2}), F::PadFuncOptions({padding[2], padding[3], padding[0], padding[1]}));
-  return F::avg_pool2d(
-             map, F::AvgPool2dFuncOptions({kernel[0], kernel[1]}).stride({stride[0], stride[1]}))
+  return F::avg_pool2d(map, F::AvgPool2dFuncOptions({kernel_size_[0], kernel_size_[1]})
+                                .stride({stride_[0], stride_[1]}))
       .permute({0, 2, 3, 1});
+}
+
+torch::Tensor BlockImpl::skipped(const torch::Tensor& x) const {
+  return torch::linear(skip_input(x), skip->weight.flatten(1));
+}
+
+torch::Tensor BlockImpl::forward_mix(const torch::Tensor& x, const torch::Tensor& mask) {
+  const torch::Tensor normed = norm1->forward(x);
+  torch::Tensor mixed = qna         ? qna->forward(normed, mask)
+                        : attention ? attention->forward(normed, mask)
+                                    : mixer->forward(normed, mask);
+  if (scale1.defined()) mixed = mixed * scale1;
+  return skip ? mixed + skipped(x) : x + drop_path(mixed, options_.drop_path, is_training());
 }
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
@@ -131,16 +156,9 @@ torch::Tensor BlockImpl::forward_differentiable(const torch::Tensor& input,
             skip ? std::nullopt : optional(drop_path_factors(x, options_.drop_path, is_training())),
         .residual = !skip};
     y = ops::layer_branch(x, folded_layer(), optional(mask), qna->geometry(), branch);
-    if (skip) y = y + torch::linear(skip_input(x), skip->weight.flatten(1));
+    if (skip) y = y + skipped(x);
   } else {
-    const torch::Tensor normed = norm1->forward(x);
-    torch::Tensor mixed = qna ? qna->forward(normed, mask) : attention->forward(normed, mask);
-    if (scale1.defined()) mixed = mixed * scale1;
-    if (skip) {
-      y = mixed + torch::linear(skip_input(x), skip->weight.flatten(1));
-    } else {
-      y = x + drop_path(mixed, options_.drop_path, is_training());
-    }
+    y = forward_mix(x, mask);
   }
   ops::MlpBranchParameters second{.norm_weight = norm2->weight,
                                   .norm_bias = norm2->bias,
@@ -178,7 +196,7 @@ BlockPack BlockImpl::pack() const {
   if (qna) {
     pack.qna = ops::pack_layer(folded_layer(), qna->geometry());
     if (skip) pack.skip = ops::pack_linear(skip->weight.flatten(1), std::nullopt);
-  } else {
+  } else if (attention) {
     pack.qkv = pack_folded(attention->qkv->weight, {}, norm1, {});
     pack.proj = pack_folded(attention->proj->weight, {}, nullptr, scale1);
     if (!attention->options().global) {
@@ -206,7 +224,7 @@ std::vector<torch::Tensor> BlockImpl::pack_sources() const {
     add({qna->query, qna->key_weight, qna->key_bias, qna->value_weight, qna->value_bias,
          qna->out_weight, qna->out_bias, qna->relative_bias, qna->attention_scale});
     if (skip) add({skip->weight});
-  } else {
+  } else if (attention) {
     add({attention->qkv->weight, attention->proj->weight, attention->relative_bias});
   }
   return sources;
@@ -220,15 +238,14 @@ torch::Tensor BlockImpl::forward_fused(const torch::Tensor& input, const torch::
     const torch::Tensor residual = skip ? ops::dense(skip_input(x), pack->skip) : x;
     return ops::layer(x, *pack->qna, optional(mask), kNorm, residual, &pack->mlp);
   }
-  const auto attend = [&](const torch::Tensor& qkv, const torch::Tensor& keys) {
-    const auto window = attention->window_on(qkv.size(1), qkv.size(2));
-    const torch::Tensor bias = pack->bias.defined() ? pack->bias : attention->bias_for(window);
-    return ops::self_attention(qkv, attention->options().heads, window, bias, optional(keys));
-  };
+  if (mixer) {
+    const torch::Tensor z = forward_mix(x, mask);
+    const torch::Tensor hidden =
+        ops::dense(z, pack->mlp.expand, {.norm = kNorm, .activation = options_.activation});
+    return ops::dense(hidden, pack->mlp.contract, {.residual = z});
+  }
   const torch::Tensor qkv = ops::dense(x, pack->qkv, {.norm = kNorm});
-  const torch::Tensor mixed = attention->options().global
-                                  ? as_batch(on_each_image(qkv, mask, attend), x.size(1), x.size(2))
-                                  : attend(qkv, mask);
+  const torch::Tensor mixed = attention->mix(qkv, mask, pack->bias);
   return ops::project_mlp(x, mixed, pack->proj, pack->mlp);
 }
 

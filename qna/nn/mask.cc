@@ -16,7 +16,15 @@ std::vector<int64_t> ends(const torch::Tensor& taking_part) {
 }  // namespace
 
 torch::Tensor zero_masked(const torch::Tensor& x, const torch::Tensor& mask) {
-  return mask.defined() ? x.masked_fill(~mask.unsqueeze(-1), 0) : x;
+  return fill_masked(x, mask, 0);
+}
+
+torch::Tensor fill_masked(const torch::Tensor& x, const torch::Tensor& mask, double value) {
+  return mask.defined() ? x.masked_fill(~mask.unsqueeze(-1), value) : x;
+}
+
+torch::Tensor every_nth(const torch::Tensor& mask, int64_t n) {
+  return mask.defined() ? mask.slice(1, 0, std::nullopt, n).slice(2, 0, std::nullopt, n) : mask;
 }
 
 std::vector<torch::Tensor> on_each_image(

@@ -11,6 +11,11 @@ namespace qna::nn {
 
 // x [B, H, W, C] with zeros where the mask is false, whatever stood there; x itself without a mask.
 torch::Tensor zero_masked(const torch::Tensor& x, const torch::Tensor& mask);
+// The same with another number.
+torch::Tensor fill_masked(const torch::Tensor& x, const torch::Tensor& mask, double value);
+
+// Every n-th row and column of a mask, which may be undefined.
+torch::Tensor every_nth(const torch::Tensor& mask, int64_t n);
 
 // run(x, mask) for each image alone, cut out of its map: up to the last row and column that take
 // part, at least 1 x 1. All at once, as one result, where every image fills its map.

@@ -4,6 +4,7 @@
 
 #include "qna/base/error.h"
 #include "qna/nn/init.h"
+#include "qna/nn/mixer.h"
 
 namespace qna::nn {
 namespace {
@@ -19,9 +20,7 @@ QnAOptions complete(QnAOptions o) {
         kName, o.out_features);
   if (o.out_features == 0) o.out_features = o.features == 0 ? o.in_features : o.features;
   if (o.features == 0) o.features = o.out_features;
-  check(o.heads >= 1, "{}: heads must be at least 1, got {}", kName, o.heads);
-  check(o.features % o.heads == 0, "{}: heads must divide features ({}), got {}", kName, o.features,
-        o.heads);
+  check_heads(o.heads, o.features, kName);
   check(o.upsample >= 1 && o.upsample <= 64, "{}: upsample must be from 1 to 64, got {}", kName,
         o.upsample);
   if (o.upsample > 1) {
@@ -36,19 +35,10 @@ QnAOptions complete(QnAOptions o) {
   check(o.attention_scale != AttentionScale::kSigned || o.queries * o.heads % 2 == 0,
         "{}: a signed attention scale needs an even number of queries x heads, got {} x {}", kName,
         o.queries, o.heads);
-  for (int i = 0; i < 2; ++i) {
-    const char* axis = i == 0 ? "height" : "width";
-    check(o.kernel_size[i] >= 1, "{}: kernel_size ({}) must be at least 1, got {}", kName, axis,
-          o.kernel_size[i]);
-    check(o.stride[i] >= 1, "{}: stride ({}) must be at least 1, got {}", kName, axis, o.stride[i]);
-    check(o.dilation[i] >= 1, "{}: dilation ({}) must be at least 1, got {}", kName, axis,
-          o.dilation[i]);
-  }
-  if (!o.padding.has_value()) {
-    const int64_t rows = (o.kernel_size[0] - 1) * o.dilation[0];
-    const int64_t columns = (o.kernel_size[1] - 1) * o.dilation[1];
-    o.padding = {rows / 2, rows - rows / 2, columns / 2, columns - columns / 2};
-  }
+  check_at_least_one(o.kernel_size, "kernel_size", kName);
+  check_at_least_one(o.stride, "stride", kName);
+  check_at_least_one(o.dilation, "dilation", kName);
+  if (!o.padding.has_value()) o.padding = same_padding(o.kernel_size, o.dilation);
   for (const int64_t padding : *o.padding) {
     check(padding >= 0, "{}: padding must be at least 0, got {}", kName, padding);
   }

@@ -1,14 +1,42 @@
 #include "qna/nn/window_self_attention.h"
 
+#include <cmath>
+
 #include "qna/base/error.h"
+#include "qna/nn/attention_tiles.h"
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
-#include "qna/ops/geometry.h"
+#include "qna/nn/mixer.h"
+#include "qna/nn/query_projection.h"
 #include "qna/ops/self_attention.h"
 
 namespace qna::nn {
+namespace {
 
 namespace F = torch::nn::functional;
+
+constexpr const char* kName = "WindowSelfAttention";
+
+struct Range {
+  int64_t begin, size;
+};
+
+// What lies before the shift, if anything does, and what lies behind.
+std::vector<Range> cut(int64_t size, int64_t shift) {
+  if (shift == 0) return {{0, size}};
+  return {{0, shift}, {shift, size - shift}};
+}
+
+torch::Tensor part(const torch::Tensor& map, const Range& rows, const Range& columns) {
+  if (!map.defined()) return map;
+  return map.narrow(1, rows.begin, rows.size).narrow(2, columns.begin, columns.size);
+}
+
+torch::Tensor join(const std::vector<torch::Tensor>& parts, int64_t axis) {
+  return parts.size() == 1 ? parts.front() : torch::cat(parts, axis);
+}
+
+}  // namespace
 
 torch::Tensor resize_relative_bias(const torch::Tensor& table, std::array<int64_t, 2> window) {
   const std::vector<int64_t> size = {2 * window[0] - 1, 2 * window[1] - 1};
@@ -24,22 +52,24 @@ torch::Tensor resize_relative_bias(const torch::Tensor& table, std::array<int64_
 WindowSelfAttentionImpl::WindowSelfAttentionImpl(const WindowSelfAttentionOptions& options)
     : options_(options) {
   const auto& o = options_;
-  check(o.features >= 1, "WindowSelfAttention: features must be at least 1, got {}", o.features);
-  check(o.heads >= 1 && o.features % o.heads == 0,
-        "WindowSelfAttention: heads must divide features ({}), got {}", o.features, o.heads);
-  check(o.window[0] >= 1 && o.window[1] >= 1,
-        "WindowSelfAttention: window must be at least 1 x 1, got {} x {}", o.window[0],
-        o.window[1]);
+  check(o.features >= 1, "{}: features must be at least 1, got {}", kName, o.features);
+  check_heads(o.heads, o.features, kName);
+  check(o.window[0] >= 1 && o.window[1] >= 1, "{}: window must be at least 1 x 1, got {} x {}",
+        kName, o.window[0], o.window[1]);
+  for (int axis = 0; axis < 2; ++axis) {
+    check(o.shift[axis] >= 0 && o.shift[axis] < o.window[axis],
+          "{}: shift must be from 0 to below the window ({} x {}), got {} x {}", kName, o.window[0],
+          o.window[1], o.shift[0], o.shift[1]);
+    check(!o.global || o.shift[axis] == 0, "{}: over the whole map there is no shift, got {} x {}",
+          kName, o.shift[0], o.shift[1]);
+  }
   WindowSelfAttentionImpl::reset();
 }
 
 void WindowSelfAttentionImpl::reset() {
   const auto& o = options_;
-  const auto linear = [](int64_t in, int64_t out) {
-    return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
-  };
-  qkv = register_module("qkv", linear(o.features, 3 * o.features));
-  proj = register_module("proj", linear(o.features, o.features));
+  qkv = register_module("qkv", linear_without_bias(o.features, 3 * o.features));
+  proj = register_module("proj", linear_without_bias(o.features, o.features));
   relative_bias = register_parameter(
       "relative_bias", torch::zeros({2 * o.window[0] - 1, 2 * o.window[1] - 1, o.heads}));
   lecun_normal_(qkv->weight, o.features);
@@ -58,30 +88,68 @@ torch::Tensor WindowSelfAttentionImpl::bias_for(std::array<int64_t, 2> window) c
 }
 
 torch::Tensor WindowSelfAttentionImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  check(x.dim() == 4 && x.size(3) == options_.features,
-        "WindowSelfAttention: x must be [batch, height, width, {}], got {}", options_.features,
-        ops::sizes_text(x.sizes()));
-  check(!mask.defined() ||
-            (mask.scalar_type() == torch::kBool && mask.sizes() == x.sizes().slice(0, 3)),
-        "WindowSelfAttention: mask must be bool of {}, got {}",
-        ops::sizes_text(x.sizes().slice(0, 3)),
-        mask.defined() ? ops::sizes_text(mask.sizes()) : "");
+  check_map(x, options_.features, mask, kName);
   if (x.numel() == 0) return torch::empty_like(x);
-  if (!mask.defined()) return attend(x, mask);
-  const torch::Tensor map = zero_masked(x, mask);
-  if (!options_.global) return attend(map, mask);
-  const auto run = [this](const torch::Tensor& part, const torch::Tensor& keys) {
-    return attend(part, keys);
-  };
-  return as_batch(on_each_image(map, mask, run), x.size(1), x.size(2));
+  return proj->forward(mix(qkv->forward(zero_masked(x, mask)), mask));
 }
 
-torch::Tensor WindowSelfAttentionImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
-  const std::array<int64_t, 2> window = window_on(x.size(1), x.size(2));
-  const torch::Tensor mixed =
-      ops::self_attention(qkv->forward(x), options_.heads, window, bias_for(window),
-                          mask.defined() ? std::make_optional(mask) : std::nullopt);
-  return proj->forward(mixed);
+torch::Tensor WindowSelfAttentionImpl::mix(const torch::Tensor& qkv, const torch::Tensor& mask,
+                                           const torch::Tensor& bias) const {
+  const bool by_size = options_.global || options_.shift != std::array<int64_t, 2>{0, 0};
+  if (!by_size || !mask.defined()) return attend(qkv, mask, bias);
+  const auto run = [&](const torch::Tensor& image, const torch::Tensor& keys) {
+    return attend(image, keys, bias);
+  };
+  return as_batch(on_each_image(qkv, mask, run), qkv.size(1), qkv.size(2));
+}
+
+torch::Tensor WindowSelfAttentionImpl::attend(const torch::Tensor& qkv, const torch::Tensor& mask,
+                                              const torch::Tensor& given_bias) const {
+  const torch::Tensor bias =
+      given_bias.defined() ? given_bias : bias_for(window_on(qkv.size(1), qkv.size(2)));
+  std::array<int64_t, 2> shift = options_.shift;
+  for (int axis = 0; axis < 2; ++axis) {
+    if (qkv.size(1 + axis) <= options_.window[axis]) shift[axis] = 0;
+  }
+  return options_.method == AttentionMethod::kFused ? attend_fused(qkv, mask, bias, shift)
+                                                    : attend_sdpa(qkv, mask, bias, shift);
+}
+
+// The kernel's windows begin at the map's corner: those before the shift are maps of their own.
+torch::Tensor WindowSelfAttentionImpl::attend_fused(const torch::Tensor& qkv,
+                                                    const torch::Tensor& mask,
+                                                    const torch::Tensor& bias,
+                                                    std::array<int64_t, 2> shift) const {
+  const std::array<int64_t, 2> window = window_on(qkv.size(1), qkv.size(2));
+  std::vector<torch::Tensor> bands;
+  for (const Range& rows : cut(qkv.size(1), shift[0])) {
+    std::vector<torch::Tensor> parts;
+    for (const Range& columns : cut(qkv.size(2), shift[1])) {
+      const torch::Tensor keys = part(mask, rows, columns);
+      parts.push_back(
+          ops::self_attention(part(qkv, rows, columns), options_.heads, window, bias,
+                              keys.defined() ? std::make_optional(keys) : std::nullopt));
+    }
+    bands.push_back(join(parts, 2));
+  }
+  return join(bands, 1);
+}
+
+torch::Tensor WindowSelfAttentionImpl::attend_sdpa(const torch::Tensor& qkv,
+                                                   const torch::Tensor& mask,
+                                                   const torch::Tensor& bias,
+                                                   std::array<int64_t, 2> shift) const {
+  const int64_t dim = options_.features / options_.heads;
+  const std::array<int64_t, 2> window = window_on(qkv.size(1), qkv.size(2));
+  const auto parts = qkv.unflatten(3, {3, options_.heads, dim}).unbind(3);
+  TileAttention tiles{
+      .geometry = {}, .bias = bias, .bias_center = {bias.size(1) / 2, bias.size(2) / 2}};
+  for (int axis = 0; axis < 2; ++axis) {
+    tiles.geometry[axis] = {.block = window[axis], .shift = shift[axis]};
+  }
+  return attend_tiles(parts[0] / std::sqrt(static_cast<double>(dim)), parts[1], parts[2], mask,
+                      tiles)
+      .flatten(3);
 }
 
 void WindowSelfAttentionImpl::pretty_print(std::ostream& stream) const {
@@ -90,7 +158,11 @@ void WindowSelfAttentionImpl::pretty_print(std::ostream& stream) const {
   if (options_.global) {
     stream << "global)";
   } else {
-    stream << options_.window[0] << "x" << options_.window[1] << ")";
+    stream << options_.window[0] << "x" << options_.window[1];
+    if (options_.shift != std::array<int64_t, 2>{0, 0}) {
+      stream << ", shift=" << options_.shift[0] << "x" << options_.shift[1];
+    }
+    stream << ")";
   }
 }
 

@@ -1,5 +1,5 @@
-// Multi-head self-attention inside windows that tile the map, with a relative bias (as in Swin, not
-// shifted), or over the whole map.
+// Multi-head self-attention inside windows that tile the map, with a relative bias (as in Swin,
+// shifted or not), or over the whole map.
 #pragma once
 
 #include <torch/nn/cloneable.h>
@@ -10,6 +10,11 @@
 
 namespace qna::nn {
 
+enum class AttentionMethod {
+  kFused,  // our kernels: ops/self_attention.h
+  kSdpa,   // at::scaled_dot_product_attention
+};
+
 struct WindowSelfAttentionOptions {
   int64_t features = 0;  // must be given
   int64_t heads = 8;
@@ -17,11 +22,16 @@ struct WindowSelfAttentionOptions {
   std::array<int64_t, 2> window = {7, 7};
   // Attention over the whole map; the table, made for `window`, is resized to the map at hand.
   bool global = false;
+  // Where the second window begins: the windows before it, at the top and left, are as narrow. That
+  // is Swin's cyclic shift, with its mask between regions that are not neighbours. Along an axis on
+  // which one window holds the whole map there is no shift.
+  std::array<int64_t, 2> shift = {0, 0};
+  AttentionMethod method = AttentionMethod::kFused;
 };
 
 // Any height and width: the windows at the bottom and right edge hold what is left of the map. That
-// is the same as padding the map and masking what was added. Over the whole map, an image that a
-// mask cuts out of a larger map is attended to as it is alone.
+// is the same as padding the map and masking what was added. Over the whole map, and with a shift,
+// an image that a mask cuts out of a larger map is attended to as it is alone.
 class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionImpl> {
  public:
   explicit WindowSelfAttentionImpl(const WindowSelfAttentionOptions& options);
@@ -29,6 +39,11 @@ class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionI
   // x [B, H, W, features]; mask [B, H, W] bool, true takes part. What is false counts as 0,
   // whatever stands there, and is no key.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
+
+  // What stands between the two products: qkv [B, H, W, 3 * features] -> [B, H, W, features].
+  // bias: that of bias_for, if it is at hand; else undefined.
+  torch::Tensor mix(const torch::Tensor& qkv, const torch::Tensor& mask,
+                    const torch::Tensor& bias = {}) const;
 
   // The windows on a map of this size.
   std::array<int64_t, 2> window_on(int64_t height, int64_t width) const;
@@ -44,7 +59,13 @@ class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionI
   torch::Tensor relative_bias;      // [2 wh - 1, 2 ww - 1, heads], indexed by query minus key
 
  private:
-  torch::Tensor attend(const torch::Tensor& x, const torch::Tensor& mask);
+  torch::Tensor attend(const torch::Tensor& qkv, const torch::Tensor& mask,
+                       const torch::Tensor& bias) const;
+  // The two methods, on a map with the shift it needs.
+  torch::Tensor attend_fused(const torch::Tensor& qkv, const torch::Tensor& mask,
+                             const torch::Tensor& bias, std::array<int64_t, 2> shift) const;
+  torch::Tensor attend_sdpa(const torch::Tensor& qkv, const torch::Tensor& mask,
+                            const torch::Tensor& bias, std::array<int64_t, 2> shift) const;
   WindowSelfAttentionOptions options_;
 };
 

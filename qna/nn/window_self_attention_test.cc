@@ -1,21 +1,15 @@
 // Self-attention in windows against plain loops, at the edges of the map, with masks and gradients.
 #include "qna/nn/window_self_attention.h"
 
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
-#include <cmath>
-#include <limits>
-
-#include "qna/ops/tensors_test.h"
+#include "qna/nn/mixer_test.h"
 
 namespace qna::nn {
 namespace {
 
 namespace F = torch::nn::functional;
+using namespace qna::nn::testing;
 using ops::testing::expect_complaint;
 using ops::testing::near;
-using torch::Tensor;
 
 WindowSelfAttention make(const WindowSelfAttentionOptions& options, at::ScalarType type) {
   WindowSelfAttention layer(options);
@@ -32,6 +26,11 @@ Tensor by_loops(const WindowSelfAttention& layer, const Tensor& x, const Tensor&
   const int64_t batch = x.size(0), height = x.size(1), width = x.size(2);
   const int64_t wh = o.global ? height : o.window[0];
   const int64_t ww = o.global ? width : o.window[1];
+  // Where the windows begin: at or before the map.
+  const auto begin = [](int64_t size, int64_t window, int64_t shift) {
+    return shift > 0 && size > window ? shift - window : 0;
+  };
+  const int64_t first_y = begin(height, wh, o.shift[0]), first_x = begin(width, ww, o.shift[1]);
   const int64_t rows = (height + wh - 1) / wh * wh, columns = (width + ww - 1) / ww * ww;
   const int64_t dim = o.features / o.heads;
   const double scale = 1 / std::sqrt(static_cast<double>(dim));
@@ -57,10 +56,11 @@ Tensor by_loops(const WindowSelfAttention& layer, const Tensor& x, const Tensor&
     for (int64_t y = 0; y < rows; ++y)
       for (int64_t c = 0; c < columns; ++c)
         for (int64_t h = 0; h < o.heads; ++h) {
-          const int64_t top = y / wh * wh, left = c / ww * ww;
+          const int64_t top = (y - first_y) / wh * wh + first_y;
+          const int64_t left = (c - first_x) / ww * ww + first_x;
           double sum = 0;
-          for (int64_t ky = top; ky < top + wh; ++ky)
-            for (int64_t kx = left; kx < left + ww; ++kx) {
+          for (int64_t ky = std::max<int64_t>(top, 0); ky < std::min(top + wh, rows); ++ky)
+            for (int64_t kx = std::max<int64_t>(left, 0); kx < std::min(left + ww, columns); ++kx) {
               if (!taking[b][ky][kx]) continue;
               double score = bias[y - ky + table_h][c - kx + table_w][h];
               for (int64_t d = 0; d < dim; ++d) {
@@ -85,7 +85,7 @@ struct Case {
   int64_t height, width;
 };
 
-const Case kCases[] = {
+const Case kPlainCases[] = {
     {"window divides the map", {.features = 8, .heads = 2, .window = {3, 3}}, 6, 9},
     {"window does not divide", {.features = 8, .heads = 2, .window = {3, 3}}, 7, 8},
     {"rectangular window", {.features = 6, .heads = 3, .window = {2, 5}}, 5, 7},
@@ -100,21 +100,34 @@ const Case kCases[] = {
      {.features = 8, .heads = 2, .window = {5, 6}, .global = true},
      2,
      3},
+    {"shift", {.features = 8, .heads = 2, .window = {4, 4}, .shift = {2, 2}}, 8, 12},
+    {"shift, window does not divide",
+     {.features = 8, .heads = 2, .window = {4, 3}, .shift = {1, 2}},
+     9,
+     8},
+    {"shift, both tiles cut", {.features = 8, .heads = 2, .window = {7, 7}, .shift = {4, 4}}, 8, 8},
+    {"shift of rows", {.features = 6, .heads = 3, .window = {3, 3}, .shift = {2, 0}}, 7, 5},
+    {"shift of columns", {.features = 6, .heads = 3, .window = {3, 3}, .shift = {0, 1}}, 7, 5},
+    {"shift, map as large as the window",
+     {.features = 8, .heads = 2, .window = {4, 4}, .shift = {2, 2}},
+     4,
+     4},
+    {"shift along one axis of a low map",
+     {.features = 8, .heads = 2, .window = {5, 5}, .shift = {2, 2}},
+     3,
+     11},
 };
 
-// True in about two thirds of the places, and at least in the corners, so that an image's extent is
-// the map's.
-Tensor random_mask(int64_t batch, int64_t height, int64_t width) {
-  Tensor mask = torch::rand({batch, height, width}) < 0.65;
-  mask.select(1, 0).select(1, 0).fill_(true);
-  mask.select(1, height - 1).select(1, width - 1).fill_(true);
-  return mask;
+// All of them by both methods.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases(std::begin(kPlainCases), std::end(kPlainCases));
+  for (const Case& c : kPlainCases) {
+    cases.push_back(c);
+    cases.back().options.method = AttentionMethod::kSdpa;
+  }
+  return cases;
 }
-
-// Where the mask is true (everywhere without one).
-Tensor at_valid(const Tensor& y, const Tensor& mask) {
-  return mask.defined() ? y.masked_fill(~mask.unsqueeze(-1), 0) : y;
-}
+const std::vector<Case> kCases = all_cases();
 
 TEST(WindowSelfAttention, PlainLoops) {
   torch::manual_seed(21);
@@ -131,6 +144,54 @@ TEST(WindowSelfAttention, PlainLoops) {
     // float32 rounds at 6e-8; sums of at most 63 terms.
     layer->to(torch::kFloat);
     EXPECT_TRUE(near(layer(x.to(torch::kFloat)), by_loops(layer, x.to(torch::kFloat), {}), 3e-6));
+  }
+}
+
+// As Swin defines the shift: the map is rolled, and what came together from opposite edges does not
+// attend to each other.
+TEST(WindowSelfAttention, SwinsShift) {
+  torch::manual_seed(29);
+  constexpr int64_t kWindow = 4, kShift = 2, kHeads = 2, kDim = 3, kHeight = 8, kWidth = 12;
+  for (const auto method : {AttentionMethod::kFused, AttentionMethod::kSdpa}) {
+    const WindowSelfAttentionOptions plain{
+        .features = kHeads * kDim, .heads = kHeads, .window = {kWindow, kWindow}, .method = method};
+    WindowSelfAttentionOptions shifted = plain;
+    shifted.shift = {kShift, kShift};
+    WindowSelfAttention layer = make(shifted, torch::kDouble);
+    const Tensor x = torch::randn({1, kHeight, kWidth, kHeads * kDim}, torch::kDouble);
+    // The region of a pixel of the rolled map, along one axis.
+    const auto region = [](int64_t place, int64_t size) {
+      return place < size - kWindow ? 0 : place < size - kShift ? 1 : 2;
+    };
+    const Tensor rolled = torch::roll(x, {-kShift, -kShift}, {1, 2});
+    Tensor expected = torch::empty_like(x);
+    WindowSelfAttention unshifted = make(plain, torch::kDouble);
+    torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < layer->parameters().size(); ++i) {
+      unshifted->parameters()[i].copy_(layer->parameters()[i]);
+    }
+    for (int row = 0; row < 3; ++row) {
+      for (int column = 0; column < 3; ++column) {
+        Tensor mask = torch::zeros({1, kHeight, kWidth}, torch::kBool);
+        for (int64_t i = 0; i < kHeight; ++i) {
+          for (int64_t j = 0; j < kWidth; ++j) {
+            mask[0][i][j] = region(i, kHeight) == row && region(j, kWidth) == column;
+          }
+        }
+        expected = torch::where(mask.unsqueeze(-1), unshifted(rolled, mask), expected);
+      }
+    }
+    EXPECT_TRUE(near(layer(x), torch::roll(expected, {kShift, kShift}, {1, 2}), 1e-12));
+  }
+}
+
+TEST(WindowSelfAttention, ShiftedImageOnACanvas) {
+  torch::manual_seed(30);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.what);
+    WindowSelfAttention layer = make(c.options, torch::kDouble);
+    expect_same_on_canvas(layer,
+                          torch::randn({2, c.height, c.width, c.options.features}, torch::kDouble));
   }
 }
 
@@ -161,36 +222,15 @@ TEST(WindowSelfAttention, ExplicitPaddingAndMask) {
   EXPECT_TRUE(near(layer(canvas, mask).slice(1, 0, 7).slice(2, 0, 10), layer(x), 1e-12));
 }
 
-// Directional derivatives by central differences; their error is about 1e-10 of the slope.
 TEST(WindowSelfAttention, GradientsByFiniteDifferences) {
   torch::manual_seed(24);
   for (const Case& c : kCases) {
     for (const bool with_mask : {false, true}) {
-      SCOPED_TRACE(testing::Message() << c.what << (with_mask ? ", mask" : ""));
+      SCOPED_TRACE(::testing::Message() << c.what << (with_mask ? ", mask" : ""));
       WindowSelfAttention layer = make(c.options, torch::kDouble);
       Tensor x = torch::randn({2, c.height, c.width, c.options.features}, torch::kDouble);
-      x.requires_grad_();
       const Tensor mask = with_mask ? random_mask(2, c.height, c.width) : Tensor();
-      const Tensor slope = at_valid(torch::randn_like(x), mask);
-      const auto loss = [&] { return (layer(x, mask) * slope).sum(); };
-      loss().backward();
-      std::vector<Tensor> inputs = layer->parameters();
-      inputs.push_back(x);
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        for (int n = 0; n < 3; ++n) {
-          torch::NoGradGuard no_grad;
-          const Tensor direction = torch::randn_like(inputs[i]);
-          const double step = 1e-5;
-          inputs[i].add_(direction, step);
-          const double above = loss().item<double>();
-          inputs[i].sub_(direction, 2 * step);
-          const double below = loss().item<double>();
-          inputs[i].add_(direction, step);
-          const double expected = (above - below) / (2 * step);
-          const double found = (inputs[i].grad() * direction).sum().item<double>();
-          EXPECT_NEAR(found, expected, 1e-7 * std::max(1.0, std::abs(expected))) << i;
-        }
-      }
+      expect_gradients(layer, x, [&] { return at_valid(layer(x, mask), mask); });
     }
   }
 }
@@ -206,7 +246,7 @@ TEST(WindowSelfAttention, MaskedPlacesHaveNoInfluence) {
     const Tensor mask = random_mask(2, c.height, c.width);
     const Tensor expected = at_valid(layer(x, mask), mask).detach();
     for (const double garbage : {nan, infinity, 1e30, -1e30}) {
-      SCOPED_TRACE(testing::Message() << c.what << ", " << garbage);
+      SCOPED_TRACE(::testing::Message() << c.what << ", " << garbage);
       const Tensor dirty = x.masked_fill(~mask.unsqueeze(-1), garbage).requires_grad_();
       layer->zero_grad();
       const Tensor y = at_valid(layer(dirty, mask), mask);
@@ -224,9 +264,11 @@ TEST(WindowSelfAttention, MaskedPlacesHaveNoInfluence) {
 TEST(WindowSelfAttention, WindowWithoutKeys) {
   torch::manual_seed(26);
   for (const auto type : {torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kHalf}) {
-    for (const bool global : {false, true}) {
-      WindowSelfAttention layer =
-          make({.features = 8, .heads = 2, .window = {2, 3}, .global = global}, type);
+    for (const int n : {0, 1, 2, 3}) {
+      const bool global = n % 2 == 1;
+      const auto method = n < 2 ? AttentionMethod::kFused : AttentionMethod::kSdpa;
+      WindowSelfAttention layer = make(
+          {.features = 8, .heads = 2, .window = {2, 3}, .global = global, .method = method}, type);
       const Tensor x = torch::randn({2, 5, 5, 8}).to(type).requires_grad_();
       Tensor mask = torch::ones({2, 5, 5}, torch::kBool);
       mask[0].fill_(false);
@@ -308,6 +350,18 @@ TEST(WindowSelfAttention, WrongArguments) {
         WindowSelfAttention(WindowSelfAttentionOptions{.features = 8, .window = {0, 7}});
       },
       {"window", "got 0 x 7"});
+  expect_complaint(
+      [] {
+        WindowSelfAttention(
+            WindowSelfAttentionOptions{.features = 8, .window = {4, 4}, .shift = {2, 4}});
+      },
+      {"shift", "4 x 4", "got 2 x 4"});
+  expect_complaint(
+      [] {
+        WindowSelfAttention(
+            WindowSelfAttentionOptions{.features = 8, .global = true, .shift = {1, 1}});
+      },
+      {"whole map", "shift", "got 1 x 1"});
   WindowSelfAttention layer(WindowSelfAttentionOptions{.features = 8, .heads = 2});
   expect_complaint([&] { layer(torch::randn({1, 5, 5, 7})); }, {"x", "8", "[1, 5, 5, 7]"});
   expect_complaint([&] { layer(torch::randn({5, 5, 8})); }, {"x", "[5, 5, 8]"});

@@ -1,0 +1,14 @@
+// The LayerNorm of all networks here.
+#pragma once
+
+#include <torch/nn/modules/normalization.h>
+
+namespace qna::nn {
+
+inline constexpr double kNormEpsilon = 1e-6;
+
+inline torch::nn::LayerNorm layer_norm(int64_t features) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}).eps(kNormEpsilon));
+}
+
+}  // namespace qna::nn

@@ -1,0 +1,60 @@
+// Stand-alone self-attention ("Stand-Alone Self-Attention in Vision Models", NeurIPS 2019): every
+// pixel has a query, made from its own features, and attends to the window around it.
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include "qna/nn/mixer.h"
+#include "qna/ops/sasa.h"
+
+namespace qna::nn {
+
+enum class SasaMethod {
+  kFused,   // our kernels: ops/sasa.h
+  kUnfold,  // all windows of keys and values side by side in memory, as public code does it
+};
+
+struct SasaOptions {
+  int64_t in_features = 0;   // must be given
+  int64_t out_features = 0;  // inside the layer too; 0: as in_features
+  int64_t heads = 8;
+  std::array<int64_t, 2> kernel_size = {3, 3};  // height, width
+  std::array<int64_t, 2> stride = {1, 1};
+  std::array<int64_t, 2> dilation = {1, 1};
+  // top, bottom, left, right; nothing: half the window, so that stride 1 keeps the size. At most
+  // that, so that every window has a pixel in its middle.
+  std::optional<std::array<int64_t, 4>> padding = std::nullopt;
+  bool relative_bias = true;
+  SasaMethod method = SasaMethod::kFused;
+};
+
+class SasaImpl : public torch::nn::Cloneable<SasaImpl>, public Mixer {
+ public:
+  explicit SasaImpl(const SasaOptions& options);
+
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {}) override;
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  const SasaOptions& options() const { return options_; }
+  const ops::WindowGeometry& geometry() const { return geometry_; }
+  int64_t in_features() const override { return options_.in_features; }
+  int64_t out_features() const override { return options_.out_features; }
+  std::array<int64_t, 2> kernel_size() const override { return options_.kernel_size; }
+  std::array<int64_t, 2> stride() const override { return options_.stride; }
+
+  torch::nn::Linear qkv{nullptr};   // rows: q, k, v, each [heads, dim]
+  torch::nn::Linear proj{nullptr};  // both without bias
+  torch::Tensor relative_bias;      // [kh, kw, heads], or undefined
+
+ private:
+  torch::Tensor window_centers(const torch::Tensor& x) const;
+  SasaOptions options_;  // with all defaults filled in
+  ops::WindowGeometry geometry_;
+};
+
+TORCH_MODULE(Sasa);
+
+}  // namespace qna::nn

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <torch/types.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,7 @@
 
 #include "bench/measure.h"
 #include "bench/peer.h"
+#include "bench/temporary_folder.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
 #include "qna/checkpoint/model_file.h"
@@ -26,19 +26,6 @@ namespace fs = std::filesystem;
 
 const char* const kTimmModels[] = {"resnet50", "deit_small_patch16_224",
                                    "swin_tiny_patch4_window7_224", "nest_tiny", "convnext_tiny"};
-
-// A folder that vanishes with everything in it.
-struct TemporaryFolder {
-  TemporaryFolder() : path(fs::temp_directory_path() / fmt::format("qna-bench-{}", getpid())) {
-    fs::create_directories(path);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  std::string file(const std::string& name) const { return (path / name).string(); }
-  fs::path path;
-};
 
 // Random weights as in training's first step, and what our model makes of random images.
 void write_problem(const models::ModelEntry& entry, std::array<int64_t, 2> image,

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -86,10 +88,14 @@ std::string Peer::read_line() {
   return line;
 }
 
-double Peer::seconds(int batches) {
-  fprintf(to_, "run %d\n", batches);
+nlohmann::json Peer::ask(const std::string& request, const char* key) {
+  fprintf(to_, "%s\n", request.c_str());
   fflush(to_);
-  return parse(read_line(), "seconds")["seconds"];
+  return parse(read_line(), key);
+}
+
+double Peer::seconds(int batches) {
+  return ask(fmt::format("run {}", batches), "seconds")["seconds"];
 }
 
 }  // namespace qna::bench

@@ -1,10 +1,11 @@
-// A subject of the model benchmark in a process of its own; bench/peers/README.md has the protocol.
+// A subject of a benchmark in a process of its own; bench/peers/README.md has the protocol.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
+  // Its answer to a request, which must have this key. Throws qna::Error with its own words if it
+  // cannot answer, and then it has ended.
+  nlohmann::json ask(const std::string& request, const char* key);
   double seconds(int batches);  // for that many batches, one after the other
   const std::string& version() const { return version_; }
   int64_t peak_bytes() const { return peak_bytes_; }

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -12,7 +11,9 @@
 #include "bench/measure.h"
 #include "bench/model.h"
 #include "bench/worker.h"
+#include "cli/bench_study.h"
 #include "cli/model_argument.h"
+#include "cli/peers.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -34,9 +35,24 @@ struct LayerArguments {
   bool quick = false;
   std::string csv;
   bench::LayerBenchOptions options;
+  StudyArguments study;
 };
 
+// What the study shares with the rest of the verb.
+void run_study(LayerArguments& a) {
+  StudyArguments& study = a.study;
+  check(a.options.threads.size() == 1, "--study needs one number of --threads, got {}",
+        a.options.threads.size());
+  study.options.peers.threads = static_cast<int>(a.options.threads.front());
+  study.options.passes = a.options.passes;
+  study.options.rounds = a.options.rounds;
+  study.quick = a.quick;
+  study.csv = a.csv;
+  run_study(study);
+}
+
 void run_layer(LayerArguments& a) {
+  if (a.study.study) return run_study(a);
   bench::LayerBenchOptions& options = a.options;
   if (a.quick) {
     if (a.kernels.empty()) a.kernels = {3, 7};
@@ -78,7 +94,7 @@ void add_layer(CLI::App& bench) {
   a->options.rounds = 0;  // 7, or 3 with --quick
   a->options.threads = {std::max<int64_t>(1, std::thread::hardware_concurrency())};
   const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 20);
-  const std::vector<CLI::Option*> shape = {
+  std::vector<CLI::Option*> shape = {
       verb->add_option("--kernel", a->kernels, "Window sides [3,5,7,9,11,13; --quick: 3,7]")
           ->check(positive)
           ->delimiter(','),
@@ -90,7 +106,8 @@ void add_layer(CLI::App& bench) {
       verb->add_option("--heads", a->heads, "Attention heads [8]")->check(positive),
       verb->add_option("--queries", a->queries, "Learned queries [2]")->check(positive),
       verb->add_option("--stride", a->stride, "Stride of the windows [1]")->check(positive)};
-  verb->add_option("--batch", a->batch, "Images [1; --models: 8]")->check(positive);
+  CLI::Option* batch =
+      verb->add_option("--batch", a->batch, "Images [1; --models: 8]")->check(positive);
   verb->add_option("--threads", a->options.threads,
                    "Thread counts, one table line each [all cores]")
       ->check(positive)
@@ -98,18 +115,23 @@ void add_layer(CLI::App& bench) {
   verb->add_option("--pass", a->options.passes, "forward, train (forward and backward) [both]")
       ->check(CLI::IsMember({"forward", "train"}))
       ->delimiter(',');
-  verb->add_option("--peer", a->options.peers, "composite, conv, gemm, or none [all]")
-      ->check(CLI::IsMember({"composite", "conv", "gemm", "none"}))
-      ->delimiter(',');
-  verb->add_option("--dtype", a->options.dtype, "float32, bfloat16 or float16 maps [float32]")
-      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
-  verb->add_option("--rounds", a->options.rounds, "Interleaved rounds [7; --quick: 3]")
+  CLI::Option* peer =
+      verb->add_option("--peer", a->options.peers, "composite, conv, gemm, or none [all]")
+          ->check(CLI::IsMember({"composite", "conv", "gemm", "none"}))
+          ->delimiter(',');
+  CLI::Option* dtype =
+      verb->add_option("--dtype", a->options.dtype, "float32, bfloat16 or float16 maps [float32]")
+          ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+  verb->add_option("--rounds", a->options.rounds,
+                   "Interleaved rounds [7; --quick: 3; --study: 5, with --quick 2]")
       ->check(CLI::Range(1, 10000));
   CLI::Option* models = verb->add_flag("--models", a->models,
                                        "The layer shapes of the QnA-ViT models at 224 px instead");
   for (CLI::Option* option : shape) models->excludes(option);
   verb->add_flag("--quick", a->quick, "Fewer windows and rounds: ends in seconds");
   verb->add_option("--csv", a->csv, "Also write all measurements to this file");
+  shape.insert(shape.end(), {batch, peer, dtype, models});
+  add_study(*verb, a->study, shape);
   verb->footer(
       "Peers: composite is the paper's algorithm in ATen operators; conv a dense convolution with\n"
       "the same window; gemm the layer's two matrix products alone (the fastest of LibTorch's and\n"
@@ -118,17 +140,9 @@ void add_layer(CLI::App& bench) {
       "Examples:\n"
       "  qna bench layer --kernel 7 --pass forward --threads 1,2\n"
       "  qna bench layer --size 56 --dim 128 --heads 16 --batch 8 --stride 2\n"
-      "  qna bench layer --models --csv layers.csv");
+      "  qna bench layer --models --csv layers.csv\n"
+      "  qna bench layer --study --csv study.csv --figures figures");
   verb->callback([a] { run_layer(*a); });
-}
-
-// Returns at once when all is there.
-void set_up_peers(const std::string& folder) {
-  const std::string setup = folder + "/setup";
-  check(std::filesystem::exists(setup),
-        "the peers are run from the sources, and {} is not there; use --peer none", setup);
-  check(std::system(("'" + setup + "' >&2").c_str()) == 0,
-        "the peers could not be set up (see above); --peer none measures without them");
 }
 
 struct ModelArguments {

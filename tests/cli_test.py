@@ -157,6 +157,47 @@ class BenchLayer(unittest.TestCase):
         self.assertEqual({(row["height"], row["width"]) for row in rows}, {("9", "14")})
 
 
+class Study(unittest.TestCase):
+    """The cost study, on the smallest plan and only what runs in the program itself."""
+
+    def test_mistakes(self):
+        for arguments, words in ((["--figures", "f"], ["--figures", "--study"]),
+                                 (["--study", "--kernel", "3"], ["--study", "--kernel"]),
+                                 (["--study", "--models"], ["--study", "--models"]),
+                                 (["--study", "--subject", "nonsense"], ["nonsense", "py-halo"]),
+                                 (["--study", "--resume"], ["--resume", "--csv"]),
+                                 (["--study", "--threads", "1,2"], ["--threads"]),
+                                 (["--study", "--from", "none.csv"], ["none.csv"]),
+                                 (["--study", "--from", __file__], ["no table of the cost study"])):
+            done = run("bench", "layer", *arguments)
+            self.assertNotEqual(done.returncode, 0, arguments)
+            self.assertEqual(done.stdout, "")
+            for word in words:
+                self.assertIn(word, done.stderr)
+
+    def test_measures_resumes_and_redraws(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, figures = os.path.join(folder, "study.csv"), os.path.join(folder, "figures")
+            study = ["bench", "layer", "--study", "--quick", "--subject", "qna,sasa", "--pass", "forward",
+                     "--rounds", "1", "--csv", path]
+            done = run(*study)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for words in ("### Claims", "### Growth", "### Window, forward", "| SASA, fused"):
+                self.assertIn(words, done.stdout)
+            with open(path, newline="") as file:
+                rows = list(csv.DictReader(file))
+            self.assertEqual({row["subject"] for row in rows}, {"qna", "sasa"})
+            self.assertEqual({row["skipped"] for row in rows}, {""})
+            # Everything is there already, so that nothing is measured, and the numbers stay.
+            self.assertEqual(run(*study, "--resume").stdout, done.stdout)
+            again = run("bench", "layer", "--study", "--from", path, "--figures", figures)
+            self.assertEqual(again.stdout, done.stdout)
+            self.assertEqual(sorted(os.listdir(figures)),
+                             [f"study-{what}-forward.{ending}"
+                              for what in ("memory-window", "time-pixels", "time-window")
+                              for ending in ("png", "svg")])
+
+
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)
     unittest.main()

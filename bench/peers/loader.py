@@ -5,14 +5,11 @@
 Answers as worker.py does; `run N` is N pictures. See README.md.
 """
 
-import argparse
-import json
 import os
-import sys
-import time
 
-for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[variable] = "1"
+import protocol
+
+protocol.use_threads(1)
 
 
 def find_pictures(folder, count):
@@ -70,36 +67,17 @@ class Loader:
             return self.transform(Image.open(file).convert("RGB"))
 
 
-def main():
-    stdout = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes to stderr
-    say = lambda answer: print(json.dumps(answer), file=stdout, flush=True)
-    try:
-        parser = argparse.ArgumentParser(description=__doc__)
-        parser.add_argument("--folder", required=True)
-        parser.add_argument("--size", type=int, required=True)
-        parser.add_argument("--count", type=int, required=True)
-        arguments = parser.parse_args()
-        loader = Loader(arguments.folder, arguments.size, arguments.count)
-        for _ in loader.paths:  # files into memory
-            loader.next()
-        say({"ready": True, "version": loader.version})
-        for line in sys.stdin:
-            words = line.split()
-            if words == ["quit"]:
-                return
-            if len(words) != 2 or words[0] != "run" or not words[1].isdecimal():
-                raise ValueError(f"unknown request {line.strip()!r}; there are: run N, quit")
-            start = time.perf_counter()
-            for _ in range(int(words[1])):
-                loader.next()
-            say({"seconds": time.perf_counter() - start})
-    except BrokenPipeError:
-        sys.exit(1)
-    except Exception as error:
-        say({"error": " ".join(f"{type(error).__name__}: {error}".split())[:1000]})
-        sys.exit(1)
+def start():
+    parser = protocol.Parser(description=__doc__)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--size", type=protocol.positive, required=True)
+    parser.add_argument("--count", type=protocol.positive, required=True)
+    arguments = parser.parse_args()
+    loader = Loader(arguments.folder, arguments.size, arguments.count)
+    for _ in loader.paths:  # files into memory
+        loader.next()
+    return {"ready": True, "version": loader.version}, {"run": protocol.timed(loader.next)}
 
 
 if __name__ == "__main__":
-    main()
+    protocol.serve(start)

@@ -6,10 +6,9 @@
 import argparse
 import ctypes
 import gc
-import json
 import os
-import sys
-import time
+
+import protocol
 
 TOLERANCE = 1e-3  # of the largest logit
 TIMM_NAMES = ("resnet50", "deit_small_patch16_224", "swin_tiny_patch4_window7_224", "nest_tiny",
@@ -17,23 +16,14 @@ TIMM_NAMES = ("resnet50", "deit_small_patch16_224", "swin_tiny_patch4_window7_22
 QNA_SUBJECTS = ("eager", "compiled", "onnxruntime", "openvino", "eager-train", "compiled-train")
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise ValueError(message)
-
-
 def parse_arguments():
-    def positive(text):
-        if not text.isdecimal() or int(text) == 0:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-        return int(text)
-
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = protocol.Parser(description=__doc__,
+                             formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subject", required=True,
                         help=f"{', '.join(QNA_SUBJECTS)}, timm:NAME or timm-openvino:NAME")
-    parser.add_argument("--batch", type=positive, required=True, help="images per run")
-    parser.add_argument("--threads", type=positive, required=True)
-    parser.add_argument("--image", type=positive, required=True, help="side of the images")
+    parser.add_argument("--batch", type=protocol.positive, required=True, help="images per run")
+    parser.add_argument("--threads", type=protocol.positive, required=True)
+    parser.add_argument("--image", type=protocol.positive, required=True, help="side of the images")
     parser.add_argument("--weights", help="QnA-ViT as safetensors, its configuration in the metadata")
     parser.add_argument("--check", help="safetensors file with images x and the logits y to expect")
     arguments = parser.parse_args()
@@ -113,7 +103,9 @@ def difference(subject, batch, x, y):
     return float(np.abs(answer - y).max() / np.abs(y).max())
 
 
-def make_ready(arguments):
+def start():
+    arguments = parse_arguments()
+    protocol.use_threads(arguments.threads)
     kind, _, name = arguments.subject.partition(":")
     make = import_subject(kind)
     import numpy as np
@@ -131,47 +123,10 @@ def make_ready(arguments):
     for _ in range(3):
         subject.run()
     peak = peak_bytes(lambda: (subject.run(), subject.run()))
-    return subject, {"ready": True, "subject": arguments.subject, "version": subject.version,
-                     "max_difference": found, "peak_bytes": max(peak - base, 0), "base_bytes": base}
-
-
-def serve(subject, say):
-    for line in sys.stdin:
-        words = line.split()
-        if words == ["quit"]:
-            return
-        if words[:1] != ["run"] or len(words) > 2 or not all(w.isdecimal() for w in words[1:]):
-            raise ValueError(f"unknown request {line.strip()!r}; there are: run, run N, quit")
-        times = int(words[1]) if len(words) == 2 else 1
-        start = time.perf_counter()
-        for _ in range(times):
-            subject.run()
-        say({"seconds": time.perf_counter() - start})
-
-
-def main():
-    # What libraries print goes to stderr: only answers may go to stdout.
-    stdout = os.fdopen(os.dup(1), "w", buffering=1)
-    say = lambda answer: print(json.dumps(answer), file=stdout, flush=True)
-    try:
-        arguments = parse_arguments()
-        os.dup2(2, 1)
-        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ[variable] = str(arguments.threads)
-        subject, ready = make_ready(arguments)
-        say(ready)
-        serve(subject, say)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(1)
-    except Exception as error:
-        if "QNA_PEERS_TRACE" in os.environ:
-            import traceback
-            traceback.print_exc()
-        say({"error": " ".join(f"{type(error).__name__}: {error}".split())[:1000]})
-        sys.exit(1)
+    ready = {"ready": True, "subject": arguments.subject, "version": subject.version,
+             "max_difference": found, "peak_bytes": max(peak - base, 0), "base_bytes": base}
+    return ready, {"run": protocol.timed(subject.run)}
 
 
 if __name__ == "__main__":
-    main()
+    protocol.serve(start)

@@ -1,9 +1,10 @@
-// Line charts as SVG: to stand in a page, or alone in a file.
+// Line charts as SVG, to stand in a page or alone in a file, and as pictures.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "qna/image/image.h"
 #include "qna/report/axis.h"
 
 namespace qna::report {
@@ -14,6 +15,7 @@ struct Curve {
   std::string name = {};
   std::vector<double> x = {};
   std::vector<double> y = {};
+  bool strong = false;  // a thicker line, drawn over the others
 };
 
 struct Chart {
@@ -23,6 +25,10 @@ struct Chart {
   std::vector<Curve> curves = {};
   Scale x_scale = Scale::kLinear;
   Scale y_scale = Scale::kLinear;
+  std::vector<Tick> x_ticks = {};  // where the numbers have names; none: round numbers
+  bool dots = false;               // on every point, for curves of few
+  double width = 440;              // in pixels of a screen that is neither small nor fine
+  double plot_height = 216;        // without title, legend and labels
 };
 
 // Colours that the colour-blind can tell apart too, light or dark as the reader's system is. Names
@@ -30,5 +36,9 @@ struct Chart {
 // pixels the line goes through their mean, and a light band shows how far they reach; so the size
 // of the SVG does not depend on the number of points.
 std::string to_svg(const Chart& chart);
+
+// The same chart on white, for places that show no SVG. Without bands. Letters beyond ASCII are
+// '?'.
+image::Image to_picture(const Chart& chart);
 
 }  // namespace qna::report

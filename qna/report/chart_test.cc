@@ -57,6 +57,31 @@ TEST(Chart, LogAxis) {
   EXPECT_NEAR(points[0].second - points[1].second, points[1].second - points[2].second, 0.15);
 }
 
+TEST(Chart, LogAxisAcrossWithNamedTicks) {
+  const std::string svg =
+      to_svg({.curves = {{"a", {1024, 4096, 16384}, {1, 2, 3}}},
+              .x_scale = Scale::kLog,
+              .x_ticks = {{1024, "32 x 32"}, {16384, "128 x 128"}, {0, "none"}}});
+  const auto points = path_of(svg, "curve");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_NEAR(points[1].first - points[0].first, points[2].first - points[1].first, 0.15);
+  EXPECT_NE(svg.find(">32 x 32<"), std::string::npos);
+  EXPECT_NE(svg.find(">128 x 128<"), std::string::npos);
+  EXPECT_EQ(svg.find(">none<"), std::string::npos);  // not on the axis
+  EXPECT_EQ(svg.find(">5000<"), std::string::npos);  // instead of round numbers
+}
+
+TEST(Chart, StrongCurvesComeLast) {
+  const std::string svg = to_svg({.curves = {{"a", {0, 1}, {1, 1}, true}, {"b", {0, 1}, {2, 2}}}});
+  EXPECT_EQ(count(svg, "<path class=\"curve strong\" stroke=\"var(--c0)\""), 2);
+  EXPECT_GT(svg.rfind("<path class=\"curve strong\""), svg.rfind("<path class=\"curve\""));
+}
+
+TEST(Chart, DotsOnEveryPoint) {
+  const Chart chart{.curves = {{"a", {0, 1, 2}, {1, 2, 3}}}, .dots = true};
+  EXPECT_EQ(count(to_svg(chart), "class=\"dot\""), 3);
+}
+
 TEST(Chart, GapsAndDots) {
   //                              run of two | gap | dot | gap | run of two
   const std::string svg =

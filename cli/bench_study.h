@@ -1,0 +1,27 @@
+// The cost study's part of `qna bench layer`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/study/run.h"
+
+namespace qna::cli {
+
+struct StudyArguments {
+  bool study = false;
+  bool resume = false;
+  std::string from;  // a CSV: nothing is measured
+  std::string figures;
+  std::string csv;
+  bool quick = false;
+  bench::study::StudyOptions options;
+};
+
+// Adds the options; `alien` are those of `verb` that mean nothing to the study.
+void add_study(CLI::App& verb, StudyArguments& a, const std::vector<CLI::Option*>& alien);
+
+void run_study(StudyArguments& a);
+
+}  // namespace qna::cli

@@ -1,6 +1,7 @@
 #include "bench/peer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -53,7 +54,7 @@ Peer::Peer(const std::vector<std::string>& command) {
   if (status != 0) process_ = -1;
   try {
     check(status == 0, "cannot start {}: {}", command.front(), std::strerror(status));
-    const json ready = parse(read_line(), "ready");
+    const json ready = parse(read_line(kNoLimit), "ready");
     version_ = ready.value("version", "");
     peak_bytes_ = ready.value("peak_bytes", int64_t{0});
     if (ready.contains("max_difference") && ready["max_difference"].is_number()) {
@@ -79,19 +80,38 @@ void Peer::stop() {
   process_ = -1;
 }
 
-std::string Peer::read_line() {
+std::string Peer::read_line(double limit) {
+  // An answer is written at once: when it begins, all of it is there.
+  pollfd input{fileno(from_), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = poll(&input, 1, static_cast<int>(limit * 1000));
+  } while (ready < 0 && errno == EINTR);
+  check(ready != 0, "it did not answer within {:.0f} s", limit);
   std::string line;
   for (int c = fgetc(from_); c != '\n'; c = fgetc(from_)) {
-    check(c != EOF, "the process ended without a word");
+    if (c == EOF) fail("{}", how_it_ended());
     line.push_back(static_cast<char>(c));
   }
   return line;
 }
 
-nlohmann::json Peer::ask(const std::string& request, const char* key) {
+// Once its output has ended.
+std::string Peer::how_it_ended() {
+  int status = 0;
+  const bool known = process_ > 0 && waitpid(process_, &status, 0) == process_;
+  process_ = -1;
+  if (known && WIFSIGNALED(status)) {
+    return fmt::format("the process was ended by signal {} ({})", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+  }
+  return "the process ended without a word";
+}
+
+nlohmann::json Peer::ask(const std::string& request, const char* key, double limit) {
   fprintf(to_, "%s\n", request.c_str());
   fflush(to_);
-  return parse(read_line(), key);
+  return parse(read_line(limit), key);
 }
 
 double Peer::seconds(int batches) {

@@ -13,6 +13,8 @@ namespace qna::bench {
 
 class Peer {
  public:
+  static constexpr double kNoLimit = 1e6;
+
   // Starts `command` and waits until it is ready. Throws qna::Error with its own words if it cannot
   // run.
   explicit Peer(const std::vector<std::string>& command);
@@ -21,14 +23,15 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
   // Its answer to a request, which must have this key. Throws qna::Error with its own words if it
-  // cannot answer, and then it has ended.
-  nlohmann::json ask(const std::string& request, const char* key);
+  // cannot answer, or if it takes longer than `limit` seconds; it is of no more use then.
+  nlohmann::json ask(const std::string& request, const char* key, double limit = kNoLimit);
   double seconds(int batches);  // for that many batches, one after the other
   const std::string& version() const { return version_; }
   int64_t peak_bytes() const { return peak_bytes_; }
 
  private:
-  std::string read_line();
+  std::string read_line(double limit);
+  std::string how_it_ended();
   void stop();
   pid_t process_ = -1;
   FILE* to_ = nullptr;

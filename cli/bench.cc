@@ -295,6 +295,7 @@ void add_bench(CLI::App& app) {
   add_loader(*verb);
   add_model(*verb);
   add_worker(*verb);
+  add_study_worker(*verb);
 }
 
 }  // namespace qna::cli

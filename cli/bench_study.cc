@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include "bench/model.h"
 #include "bench/study/csv.h"
 #include "bench/study/figures.h"
 #include "bench/study/report.h"
+#include "bench/study/worker.h"
 #include "cli/peers.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -42,14 +45,18 @@ bool wants_peers(const study::StudyOptions& options) {
 
 study::Rows measure(StudyArguments& a) {
   study::StudyOptions& options = a.options;
-  if (a.quick) options.cases = study::quick_plan();
+  if (a.quick) {
+    options.cases = study::quick_plan();
+    if (options.subjects.empty()) options.subjects = study::quick_subjects();
+  }
   if (options.rounds == 0) options.rounds = a.quick ? 2 : 5;
   for (const std::string& name : options.subjects) study::find_subject(name);
   if (a.resume && std::filesystem::exists(a.csv)) options.known = read_rows(a.csv);
-  // What the system and the study's own maps leave, with a reserve.
+  // The rest is for the other subjects, for what malloc cannot use, and for the system.
   const int64_t memory = report::this_machine().memory_bytes;
-  if (memory > 0) options.budget.bytes = memory / 10 * 6;
+  if (memory > 0) options.budget.bytes = memory / 2;
   options.peers.folder = bench::default_peers_folder();
+  options.peers.program = std::filesystem::read_symlink("/proc/self/exe").string();
   if (wants_peers(options))
     set_up_peers(options.peers.folder, "--subject qna,sasa,halo,window,conv");
   if (!a.csv.empty()) {
@@ -68,7 +75,8 @@ void add_study(CLI::App& verb, StudyArguments& a, const std::vector<CLI::Option*
   flag->group(group);
   for (CLI::Option* option : alien) flag->excludes(option);
   const std::vector<CLI::Option*> own = {
-      verb.add_option("--subject", a.options.subjects, "Only these, such as qna,sasa,py-halo [all]")
+      verb.add_option("--subject", a.options.subjects,
+                      "Only these, such as qna,sasa,py-halo [all; --quick: without compiled ones]")
           ->delimiter(','),
       verb.add_option("--figures", a.figures, "Draw the charts into this folder, as SVG and PNG"),
       verb.add_option("--from", a.from, "Do not measure: tables and charts of this CSV file")
@@ -81,6 +89,16 @@ void add_study(CLI::App& verb, StudyArguments& a, const std::vector<CLI::Option*
                       "A Python with jax, flax and safetensors for it [that of the peers]")
           ->check(CLI::ExistingFile)};
   for (CLI::Option* option : own) option->needs(flag)->group(group);
+}
+
+void add_study_worker(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand("study-worker", "One subject of bench layer --study");
+  verb->group("");  // not listed
+  auto subject = std::make_shared<std::string>();
+  auto threads = std::make_shared<int>(1);
+  verb->add_option("--subject", *subject)->required();
+  verb->add_option("--threads", *threads);
+  verb->callback([subject, threads] { std::exit(study::run_worker(*subject, *threads)); });
 }
 
 void run_study(StudyArguments& a) {

@@ -24,4 +24,7 @@ void add_study(CLI::App& verb, StudyArguments& a, const std::vector<CLI::Option*
 
 void run_study(StudyArguments& a);
 
+// Not for people: what the study starts for each subject of this program.
+void add_study_worker(CLI::App& bench);
+
 }  // namespace qna::cli

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <sstream>
+#include <utility>
 
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
@@ -67,6 +69,17 @@ void print_ablations_json() {
   fmt::print("{}\n", list.dump(2));
 }
 
+// Broken at spaces into lines of at most 100 characters, each with its end.
+std::string wrapped(const std::string& text) {
+  std::istringstream words(text);
+  std::string out, line;
+  for (std::string word; words >> word;) {
+    if (line.size() + 1 + word.size() > 100) out += std::exchange(line, "") + "\n";
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return line.empty() ? out : out + line + "\n";
+}
+
 void print_ablations() {
   const auto paper = [](double value, int digits) {
     return value == 0 ? std::string("-") : fmt::format("{:.{}f}", value, digits);
@@ -76,8 +89,7 @@ void print_ablations() {
     if (table != row.table) {
       if (!table.empty()) fmt::print("\n");
       table = row.table;
-      const std::string note = models::ablation_note(table);
-      fmt::print("{}\n{}{}", table, note, note.empty() ? "" : "\n");
+      fmt::print("{}\n{}", table, wrapped(models::ablation_note(table)));
       fmt::print("  {:<64} {:>8} {:>7} {:>7} {:>7} {:>7}\n", "", "M", "paper", "GMACs", "paper",
                  "top-1 %");
     }

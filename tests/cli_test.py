@@ -4,6 +4,7 @@ Run by CTest with the path of the program; standard library only.
 """
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -158,7 +159,25 @@ class BenchLayer(unittest.TestCase):
 
 
 class Study(unittest.TestCase):
-    """The cost study, on the smallest plan and only what runs in the program itself."""
+    """The cost study, on the smallest plan and only what needs no Python."""
+
+    def test_worker(self):
+        case = ('case {"kernel": 3, "height": 16, "width": 16, "dim": 16, "heads": 8, "queries": 2, '
+                '"pass": "train", "file": ""}')
+        done = subprocess.run([PROGRAM, "bench", "study-worker", "--subject", "qna", "--threads", "1"],
+                              input=f"{case}\nrun 2\nrelease\n", capture_output=True, text=True,
+                              timeout=240)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        for answer, key in zip(answers, ("ready", "case", "seconds", "released"), strict=True):
+            self.assertIn(key, answer)
+        self.assertGreaterEqual(answers[1]["peak_bytes"], answers[1]["wanted_bytes"])
+        self.assertGreaterEqual(answers[1]["wanted_bytes"], 2 * 16 * 16 * 16 * 4)
+        self.assertLess(answers[1]["max_difference"], 1e-6)
+        done = subprocess.run([PROGRAM, "bench", "study-worker", "--subject", "qna"], input="walk\n",
+                              capture_output=True, text=True, timeout=240)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("walk", done.stdout)
 
     def test_mistakes(self):
         for arguments, words in ((["--figures", "f"], ["--figures", "--study"]),

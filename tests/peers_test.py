@@ -106,17 +106,17 @@ class Subject(unittest.TestCase):
             cases = ["case " + json.dumps({**CASE, "file": file, "pass": name})
                      for name in ("forward", "train")]
             answers, errors, status = converse([python, worker, "--subject", "conv", "--threads", "1"],
-                                               [cases[0], "run 2", cases[1], "run"])
+                                               [cases[0], "run 2", "release", cases[1], "run"])
         self.assertEqual(status, 0, (answers, errors))
         map_bytes = 16 * 16 * 8 * 4
         weight_bytes = 8 * 8 * 3 * 3 * 4
         self.assertLess(answers[1]["max_difference"], 1e-5)
         self.assertEqual(answers[1]["wanted_bytes"], map_bytes)
-        self.assertEqual(answers[3]["wanted_bytes"], 2 * map_bytes + weight_bytes)
-        for answer in (answers[1], answers[3]):
+        self.assertEqual(answers[4]["wanted_bytes"], 2 * map_bytes + weight_bytes)
+        for answer in (answers[1], answers[4]):
             self.assertEqual(answer["memory"], "counted")
             self.assertGreaterEqual(answer["peak_bytes"], answer["wanted_bytes"])
-        self.assertGreater(answers[4]["seconds"], 0)
+        self.assertGreater(answers[5]["seconds"], 0)
 
 
 if __name__ == "__main__":

@@ -53,5 +53,8 @@ class JaxSubject:
                 "peak_bytes": plan.temp_size_in_bytes + plan.output_size_in_bytes,
                 "wanted_bytes": plan.output_size_in_bytes, "memory": "planned"}
 
+    def release(self):
+        self.function = self.arguments = None
+
     def run(self):
         return self.jax.block_until_ready(self.function(*self.arguments))

@@ -3,6 +3,7 @@
   layer_worker.py --subject sasa-compiled --threads 2
 """
 
+import ctypes
 import gc
 import json
 
@@ -56,6 +57,14 @@ def load_tensors(path, family):
                 if name in ("x", "gradient") or (family and name.startswith(family + "."))}
 
 
+def give_back_memory():
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except AttributeError:
+        pass  # not glibc
+
+
 class TorchSubject:
     def __init__(self, name, threads):
         import layers
@@ -74,7 +83,6 @@ class TorchSubject:
     def load(self, case):
         """The layer and its input, made ready to run; returns what to compare its answer with."""
         torch = self.torch
-        torch.compiler.reset()  # each case is compiled for itself, for its shape
         tensors = load_tensors(case["file"], self.family)
         self.training = case["pass"] == "train"
         self.layer = self.make(case)
@@ -120,6 +128,10 @@ class TorchSubject:
             wanted += self.x.nbytes + sum(p.nbytes for p in self.layer.parameters())
         return {"peak_bytes": allocated_peak(self.run), "wanted_bytes": wanted, "memory": "counted"}
 
+    def release(self):
+        self.layer = self.forward = self.x = self.gradient = None
+        self.torch.compiler.reset()
+
     def prepare(self, case):
         try:
             expected = self.load(case)
@@ -141,9 +153,15 @@ def start():
         subject = JaxSubject(arguments.checkout, arguments.threads)
     else:
         subject = TorchSubject(arguments.subject, arguments.threads)
+
+    def release(_):
+        subject.release()
+        give_back_memory()
+        return {"released": True}
+
     ready = {"ready": True, "subject": arguments.subject, "version": subject.version}
     return ready, {"case": lambda text: subject.prepare(parse_case(text)),
-                   "run": protocol.timed(lambda: subject.run())}
+                   "run": protocol.timed(lambda: subject.run()), "release": release}
 
 
 if __name__ == "__main__":

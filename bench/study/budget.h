@@ -8,7 +8,7 @@
 namespace qna::bench::study {
 
 struct Budget {
-  double seconds = 8;  // of one run
+  double seconds = 5;  // of one run
   int64_t bytes = int64_t{12} << 30;
 };
 

@@ -1,6 +1,5 @@
 #include "bench/study/run.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,8 +33,10 @@ class Study {
       if (!wanted.empty() && std::count(wanted.begin(), wanted.end(), kind.name) == 0) continue;
       kinds_.push_back(&kind);
       runners_[kind.name] = make_runner(kind, options.peers);
-      families_.insert(kind.family);
+      // Those who are in another process but of this program make the answers there.
       if (kind.make == nullptr) peer_families_.insert(kind.family);
+      if (options.peers.program.empty()) families_.insert(kind.family);
+      families_.insert(peer_families_.begin(), peer_families_.end());
     }
   }
 
@@ -105,7 +106,10 @@ class Study {
     if (!row.measured()) return;
     attempt(entry, [&] {
       entry.runner->prepare(problem, file, row);
-      if (row.measured()) entry.turns = turns_for(entry.runner->seconds(), options_.rounds);
+      if (!row.measured()) return;
+      const double seconds = entry.runner->seconds();
+      entry.times.push_back(1e3 * seconds);
+      entry.turns = turns_for(seconds, options_.rounds);
     });
   }
 
@@ -189,16 +193,23 @@ std::vector<Case> quick_plan() {
   return sweeps({3, 7, 11}, {7, 64, 64}, {32, 64, 128}, {64, 128}, 64);
 }
 
+std::vector<std::string> quick_subjects() {
+  std::vector<std::string> names;
+  for (const SubjectKind& kind : all_subjects()) {
+    if (!kind.peer.ends_with("-compiled")) names.push_back(kind.name);
+  }
+  return names;
+}
+
 Turns turns_for(double seconds, int rounds) {
   constexpr double kTurn = 0.1;   // about so long does a fast subject run each time
   constexpr double kTotal = 3.0;  // about so long does a slow one run in all
-  const auto most = static_cast<int>(std::max(1.0, kTotal / seconds));
+  const auto most = static_cast<int>(kTotal / seconds);
   return {std::min(rounds, most), std::clamp(static_cast<int>(kTurn / seconds), 1, 20)};
 }
 
 Rows run_study(const StudyOptions& options) {
-  count_allocations();
-  at::set_num_threads(options.peers.threads);
+  set_up_process(options.peers.threads);
   for (const std::string& name : options.subjects) find_subject(name);
   return Study(options).run();
 }

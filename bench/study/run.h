@@ -14,8 +14,10 @@ namespace qna::bench::study {
 // features at k = 7 on 64 x 64. In each the smaller cases come first, so that they can tell what
 // the larger ones would cost.
 std::vector<Case> full_plan();
-// The same in about a tenth of the time, on smaller maps.
+// The same in about a tenth of the time: on smaller maps, and without those that are compiled for
+// every case.
 std::vector<Case> quick_plan();
+std::vector<std::string> quick_subjects();
 
 struct StudyOptions {
   std::vector<Case> cases = full_plan();
@@ -32,7 +34,8 @@ struct StudyOptions {
 // The known rows and the new ones. A subject that fails in a case has a row that says so.
 Rows run_study(const StudyOptions& options);
 
-// How often a subject runs, if one run takes so long: a slow one fewer times.
+// How often a subject runs after its first timed run, if that took so long: a slow one fewer times,
+// down to not at all.
 struct Turns {
   int rounds;
   int repeats;  // in a round

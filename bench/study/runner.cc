@@ -1,88 +1,26 @@
 #include "bench/study/runner.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bench/measure.h"
 #include "bench/peer.h"
 #include "qna/base/error.h"
-#include "qna/kernels/implementation.h"
 
 namespace qna::bench::study {
 namespace {
 
-class LocalRunner final : public Runner {
- public:
-  explicit LocalRunner(const SubjectKind& kind) : kind_(kind) {}
-
-  void prepare(const Problem& problem, const std::string&, Row& row) override {
-    layer_ = kind_.make(problem.shape);
-    problem_ = &problem;
-    for (auto& [name, parameter] : layer_.parameters) parameter.requires_grad_(problem.train);
-    row.difference = problem.difference(run(), kind_.family);
-    row.version =
-        fmt::format("{} kernels, torch {}", kernels::chosen_implementation().name, TORCH_VERSION);
-    count_memory(row);
-  }
-
-  double seconds() override {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-
-  void release() override {
-    if (problem_ != nullptr) forget_gradients();
-    layer_ = {};
-    problem_ = nullptr;
-  }
-
- private:
-  void forget_gradients() {
-    problem_->x.mutable_grad() = at::Tensor();
-    for (auto& [name, parameter] : layer_.parameters) parameter.mutable_grad() = at::Tensor();
-  }
-
-  at::Tensor run() {
-    const at::AutoGradMode grad_mode(problem_->train);
-    if (!problem_->train) return layer_.forward(problem_->x);
-    forget_gradients();
-    const at::Tensor y = layer_.forward(problem_->x);
-    y.backward(problem_->gradient);
-    return y.detach();
-  }
-
-  void count_memory(Row& row) {
-    forget_gradients();
-    const int64_t before = allocated_bytes();
-    reset_peak();
-    run();
-    row.peak_bytes = peak_allocated_bytes() - before;
-    const auto map = static_cast<int64_t>(problem_->x.nbytes());  // the answer is as large
-    int64_t wanted = map;
-    if (problem_->train) {
-      wanted += map;
-      for (const auto& [name, parameter] : layer_.parameters) {
-        wanted += static_cast<int64_t>(parameter.nbytes());
-      }
-    }
-    row.extra_bytes = row.peak_bytes - wanted;
-    row.memory = "counted";
-  }
-
-  const SubjectKind& kind_;
-  Layer layer_;
-  const Problem* problem_ = nullptr;
-};
+// Seconds that a subject may take: to make a case ready, which may compile it and is three runs,
+// and for a run. What a library does with a shape can surprise: oneDNN trains convolutions with
+// windows above 14 by plain loops, which take hours.
+constexpr double kPrepareLimit = 60, kCompileLimit = 150, kRunLimit = 60;
 
 // Started when it is needed, and again after a failure.
 class PeerRunner final : public Runner {
  public:
-  explicit PeerRunner(std::vector<std::string> command) : command_(std::move(command)) {}
+  PeerRunner(std::vector<std::string> command, double limit)
+      : command_(std::move(command)), limit_(limit) {}
 
   void prepare(const Problem& problem, const std::string& file, Row& row) override {
     try {
@@ -92,13 +30,14 @@ class PeerRunner final : public Runner {
       const nlohmann::json request = {
           {"kernel", c.kernel}, {"height", c.side},    {"width", c.side},  {"dim", c.dim},
           {"heads", kHeads},    {"queries", kQueries}, {"pass", row.pass}, {"file", file}};
-      const nlohmann::json answer = peer_->ask("case " + request.dump(), "case");
+      const nlohmann::json answer = peer_->ask("case " + request.dump(), "case", limit_);
       row.skipped = answer.value("skipped", "");
       if (!row.measured()) return;
       if (answer.at("max_difference").is_number()) row.difference = answer["max_difference"];
       row.peak_bytes = answer.at("peak_bytes");
       row.extra_bytes = row.peak_bytes - answer.at("wanted_bytes").get<int64_t>();
       row.memory = answer.at("memory");
+      row.version = answer.value("version", row.version);
     } catch (const nlohmann::json::exception&) {
       peer_ = nullptr;
       fail("its answer to a case is not the protocol");
@@ -111,26 +50,35 @@ class PeerRunner final : public Runner {
   double seconds() override {
     try {
       check(peer_ != nullptr, "it does not run");
-      return peer_->seconds(1);
+      return peer_->ask("run 1", "seconds", kRunLimit)["seconds"];
     } catch (const Error&) {
       peer_ = nullptr;
       throw;
     }
   }
 
+  void release() override {
+    try {
+      if (peer_ != nullptr) peer_->ask("release", "released", kRunLimit);
+    } catch (const Error&) {
+      peer_ = nullptr;
+    }
+  }
+
  private:
   const std::vector<std::string> command_;
+  const double limit_;
   std::unique_ptr<Peer> peer_;
 };
 
-std::vector<std::string> peer_command(const SubjectKind& kind, const PeerSettings& settings) {
+std::vector<std::string> python_command(const SubjectKind& kind, const PeerSettings& settings) {
   const std::filesystem::path folder(settings.folder);
   std::string python = (folder / "../../build/peers/bin/python").lexically_normal().string();
   const bool jax = kind.peer == "jax";
   if (jax && !settings.jax_python.empty()) python = settings.jax_python;
-  // The same settings of malloc as our program makes for itself, see cli/main.cc.
+  // The same settings of malloc as in our own processes, see set_up_process and cli/main.cc.
   std::vector<std::string> command = {"/usr/bin/env",
-                                      "MALLOC_MMAP_THRESHOLD_=1073741824",
+                                      fmt::format("MALLOC_MMAP_THRESHOLD_={}", kLargeBlock),
                                       "MALLOC_TRIM_THRESHOLD_=1073741824",
                                       python,
                                       (folder / "layer_worker.py").string(),
@@ -142,11 +90,25 @@ std::vector<std::string> peer_command(const SubjectKind& kind, const PeerSetting
   return command;
 }
 
+std::vector<std::string> own_command(const SubjectKind& kind, const PeerSettings& settings) {
+  return {settings.program,
+          "bench",
+          "study-worker",
+          "--subject",
+          kind.name,
+          "--threads",
+          std::to_string(settings.threads)};
+}
+
 }  // namespace
 
 std::unique_ptr<Runner> make_runner(const SubjectKind& kind, const PeerSettings& settings) {
-  if (kind.make != nullptr) return std::make_unique<LocalRunner>(kind);
-  return std::make_unique<PeerRunner>(peer_command(kind, settings));
+  const bool own = kind.make != nullptr;
+  if (own && settings.program.empty()) return make_local_runner(kind);
+  const bool compiles = kind.peer == "jax" || kind.peer.ends_with("-compiled");
+  return std::make_unique<PeerRunner>(
+      own ? own_command(kind, settings) : python_command(kind, settings),
+      compiles ? kCompileLimit : kPrepareLimit);
 }
 
 }  // namespace qna::bench::study

@@ -201,8 +201,8 @@ std::string ablation_note(std::string_view table) {
            "agrees, and the parameters that SASA adds. Of the 0.08 G more that SASA has there, "
            "0.06 "
            "are queries for pixels that strided layers leave out, which ours does not make. The "
-           "network with 2 queries has 16.188 M, 2.400 G and 80.7 % here, 16.3 M, 2.491 G and 80.6 "
-           "% in the appendix.";
+           "network with 2 queries has 16.188 M, 2.400 G and 80.7 % in this table, 16.3 M, 2.491 G "
+           "and 80.6 % in the appendix.";
   }
   if (table == kDesign) {
     return "NesT's and Swin's down-sampling reach the paper's figures with a skip connection and "
@@ -211,9 +211,9 @@ std::string ablation_note(std::string_view table) {
            "windows of 14x14.";
   }
   if (table == kHowMuch) {
-    return "SA [0,0,4,2], QnA [4,4,3,0] has 16.40 M here and 15.8 M in the paper's main part. From "
-           "row to row of the first part one SA block of stages 1 and 2 each turns into QnA; the "
-           "paper's steps are -0.291, -0.034 and -0.291 G, ours are equal.";
+    return "SA [0,0,4,2], QnA [4,4,3,0] has 16.40 M in this table and 15.8 M in the paper's main "
+           "part. From row to row of the first part one SA block of stages 1 and 2 each turns into "
+           "QnA; the paper's steps are -0.291, -0.034 and -0.291 G, ours are equal.";
   }
   return "";
 }

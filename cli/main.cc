@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   qna::cli::add_export(app);
   qna::cli::add_train(app);
   qna::cli::add_eval(app);
+  qna::cli::add_coco_eval(app);
   qna::cli::add_data(app);
   qna::cli::add_predict(app);
   qna::cli::add_features(app);

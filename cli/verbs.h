@@ -14,6 +14,7 @@ void add_import(CLI::App& app);
 void add_export(CLI::App& app);
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_coco_eval(CLI::App& app);
 void add_data(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_features(CLI::App& app);

@@ -3,6 +3,8 @@
 //
 //   qna::train::train              a run by a recipe                            qna/train/, qna/tasks/
 //   qna::models::QnAViT            the networks, and their list                 qna/models/
+//   qna::models::Detr              DETR and DETR-QnA, and their list            qna/models/
+//   qna::tasks::set_loss           DETR's loss; detections: boxes in pixels     qna/tasks/
 //   qna::checkpoint::load_model    weights from and to files                    qna/checkpoint/
 //   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
 //   qna::nn::Sasa, HaloAttention,  its rivals, torch modules too                qna/nn/sasa.h, ...
@@ -12,6 +14,7 @@
 //   qna::ops::window_attention     over given scores and values                 qna/ops/window_attention.h
 //   qna::ops::sasa                 over queries, keys and values per pixel      qna/ops/sasa.h
 //   qna::image, qna::data          pictures to a model's input                  qna/image/, qna/data/
+//   qna::coco::evaluate            boxes, and how well a detector finds them    qna/coco/
 //   qna::kernels                   the torch-free kernels, by pointer           qna/kernels/*.h
 //   qna::kernels::implementations  their list; force_implementation chooses     qna/kernels/implementation.h
 //   qna::Error                     what all of them throw for a wrong argument  qna/base/error.h
@@ -22,6 +25,10 @@
 #include "qna/base/error.h"
 #include "qna/checkpoint/import_flax.h"
 #include "qna/checkpoint/model_file.h"
+#include "qna/coco/annotations.h"
+#include "qna/coco/evaluate.h"
+#include "qna/coco/results.h"
+#include "qna/coco/summary.h"
 #include "qna/data/augment.h"
 #include "qna/data/loader.h"
 #include "qna/data/mix.h"
@@ -32,6 +39,9 @@
 #include "qna/kernels/implementation.h"
 #include "qna/models/ablations.h"
 #include "qna/models/cost.h"
+#include "qna/models/detectors.h"
+#include "qna/models/detr.h"
+#include "qna/models/detr_cost.h"
 #include "qna/models/qna_vit.h"
 #include "qna/models/registry.h"
 #include "qna/nn/block.h"
@@ -46,5 +56,7 @@
 #include "qna/ops/window_attention.h"
 #include "qna/report/training_report.h"
 #include "qna/tasks/classification.h"
+#include "qna/tasks/detections.h"
+#include "qna/tasks/set_loss.h"
 #include "qna/train/recipe.h"
 #include "qna/train/trainer.h"

@@ -31,12 +31,13 @@ class Help(unittest.TestCase):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(done.stderr, "")
-        for verb in ("models", "info", "import", "predict", "attend", "features", "kernels", "bench"):
+        for verb in ("models", "info", "import", "predict", "attend", "features", "kernels", "bench",
+                     "coco-eval"):
             self.assertIn(verb, done.stdout)
 
     def test_every_verb_has_help(self):
         for verb in (["models"], ["info"], ["import"], ["predict"], ["attend"], ["features"],
-                     ["kernels"], ["bench"], ["bench", "layer"], ["bench", "loader"],
+                     ["kernels"], ["coco-eval"], ["bench"], ["bench", "layer"], ["bench", "loader"],
                      ["bench", "model"]):
             done = run(*verb, "--help")
             self.assertEqual(done.returncode, 0, verb)

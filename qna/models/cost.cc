@@ -5,33 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qna/models/cost_parts.h"
 #include "qna/nn/attention_tiles.h"
 #include "qna/nn/halo_attention.h"
 
 namespace qna::models {
 namespace {
 
-int64_t up(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
-
-constexpr double kNormFlops = 8;
-constexpr double kActivationFlops = 10;
-constexpr double kSoftmaxFlops = 5;
-
-struct Map {
-  int64_t height, width;
-  int64_t count() const { return height * width; }
-  Map half() const { return {up(height, 2), up(width, 2)}; }
-};
-
-void add_norm(Cost& c, double elements, int64_t features) {
-  c.parameters += 2 * features;
-  c.flops += kNormFlops * elements;
-}
-
-void add_product(Cost& c, double rows, int64_t in, int64_t out, bool bias) {
-  c.parameters += in * out + (bias ? out : 0);
-  c.flops += rows * (2.0 * in * out + (bias ? out : 0));
-}
+using namespace cost_parts;
 
 // The second half of a block, with the sums of both residuals and layer scales.
 void add_mlp(Cost& c, const QnAViTConfig& config, double rows, int64_t features) {
@@ -45,34 +26,6 @@ void add_mlp(Cost& c, const QnAViTConfig& config, double rows, int64_t features)
     c.parameters += 2 * features;
     c.flops += 2 * rows * features;
   }
-}
-
-int64_t scale_parameters(nn::AttentionScale scale, int64_t taps, int64_t scores) {
-  switch (scale) {
-    case nn::AttentionScale::kPerTap:
-    case nn::AttentionScale::kOnes:
-      return taps * scores;
-    case nn::AttentionScale::kPerQuery:
-      return scores;
-    default:
-      return 0;
-  }
-}
-
-void add_qna(Cost& c, nn::AttentionScale scale, const Map& in, const Map& out, int64_t in_features,
-             int64_t features, int64_t heads, int64_t queries, int64_t taps) {
-  const int64_t scores = queries * heads;
-  const double pixels = static_cast<double>(in.count());
-  const double windows = static_cast<double>(out.count());
-  c.parameters += queries * features + in_features * features + taps * scores +
-                  scale_parameters(scale, taps, scores);
-  c.flops += 2.0 * queries * in_features * features;       // Wk q
-  c.flops += pixels * (2.0 * in_features + 1) * scores;    // scores and their exponentials
-  add_product(c, pixels, in_features, features, false);    // values
-  c.flops += pixels * queries * features;                  // exp(score) v
-  c.flops += windows * taps * 2.0 * (queries * features);  // window sums
-  c.flops += windows * (taps * 2.0 * scores + 2.0 * queries * features);  // their divisors
-  add_product(c, windows, features, features, false);
 }
 
 // A layer that mixes neighbours, in its place.

@@ -1,0 +1,121 @@
+#include "qna/coco/annotations.h"
+
+#include <algorithm>
+
+#include "qna/base/error.h"
+#include "qna/coco/json_records.h"
+
+namespace qna::coco {
+namespace {
+
+template <typename Item>
+std::optional<int64_t> find_id(const std::vector<Item>& sorted, int64_t id) {
+  const auto found = std::ranges::lower_bound(sorted, id, {}, &Item::id);
+  if (found == sorted.end() || found->id != id) return std::nullopt;
+  return found - sorted.begin();
+}
+
+template <typename Item>
+void sort_by_id(std::vector<Item>& items, const std::string& origin, const char* list) {
+  std::ranges::stable_sort(items, {}, &Item::id);
+  const auto twice = std::ranges::adjacent_find(items, {}, &Item::id);
+  if (twice != items.end()) fail("{}: {}: the id {} comes twice", origin, list, twice->id);
+}
+
+int64_t pixels(const Record& record, size_t field, const char* name) {
+  if (!record.has(field)) return 0;
+  const int64_t count = record.integer(field);
+  if (count < 1) record.reject("{} must be at least 1, got {}", name, count);
+  return count;
+}
+
+Picture to_picture(const Record& record) {
+  enum { kId, kFileName, kWidth, kHeight };
+  return {.id = record.integer(kId),
+          .file_name = record.has(kFileName) ? record.text(kFileName) : "",
+          .width = pixels(record, kWidth, "width"),
+          .height = pixels(record, kHeight, "height")};
+}
+
+Category to_category(const Record& record) {
+  enum { kId, kName };
+  return {.id = record.integer(kId), .name = record.text(kName)};
+}
+
+// `picture` and `category` are still ids: the lists they belong to may come later in the file.
+Annotation to_annotation(const Record& record) {
+  enum { kId, kPicture, kCategory, kBox, kArea, kCrowd, kIgnore };
+  Annotation annotation{.id = record.integer(kId),
+                        .picture = record.integer(kPicture),
+                        .category = record.integer(kCategory),
+                        .box = record.box(kBox),
+                        .crowd = record.has(kCrowd) && record.flag(kCrowd),
+                        .ignore = record.has(kIgnore) && record.flag(kIgnore)};
+  annotation.area = record.has(kArea) ? record.number(kArea) : annotation.box.area();
+  if (annotation.area < 0) {
+    record.reject("area must not be negative, got {}", annotation.area);
+  }
+  return annotation;
+}
+
+void check_ids_differ(const std::vector<Annotation>& annotations, const std::string& origin) {
+  std::vector<int64_t> ids;
+  ids.reserve(annotations.size());
+  for (const Annotation& annotation : annotations) ids.push_back(annotation.id);
+  std::ranges::sort(ids);
+  const auto twice = std::ranges::adjacent_find(ids);
+  if (twice != ids.end()) fail("{}: annotations: the id {} comes twice", origin, *twice);
+}
+
+void resolve_ids(Annotations& all, const std::string& origin) {
+  for (size_t i = 0; i < all.annotations.size(); ++i) {
+    Annotation& annotation = all.annotations[i];
+    const auto resolve = [&](int64_t& id, const char* key, const char* list,
+                             std::optional<int64_t> found) {
+      if (!found.has_value()) {
+        fail("{}: {} must be an id in {}, got {}",
+             place(origin, "annotations", static_cast<int64_t>(i), annotation.id), key, list, id);
+      }
+      id = *found;
+    };
+    resolve(annotation.picture, "image_id", "images", all.find_picture(annotation.picture));
+    resolve(annotation.category, "category_id", "categories",
+            all.find_category(annotation.category));
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> Annotations::find_picture(int64_t id) const { return find_id(pictures, id); }
+
+std::optional<int64_t> Annotations::find_category(int64_t id) const {
+  return find_id(categories, id);
+}
+
+Annotations parse_annotations(std::string_view text, const std::string& origin) {
+  Annotations all;
+  const RecordList lists[] = {
+      {.key = "images",
+       .fields = {"id", "file_name", "width", "height"},
+       .take = [&](const Record& record) { all.pictures.push_back(to_picture(record)); }},
+      {.key = "annotations",
+       .fields = {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "ignore"},
+       .take = [&](const Record& record) { all.annotations.push_back(to_annotation(record)); }},
+      {.key = "categories",
+       .fields = {"id", "name"},
+       .take = [&](const Record& record) { all.categories.push_back(to_category(record)); }},
+  };
+  parse_record_lists(text, origin, lists);
+  sort_by_id(all.pictures, origin, "images");
+  sort_by_id(all.categories, origin, "categories");
+  check_ids_differ(all.annotations, origin);
+  resolve_ids(all, origin);
+  return all;
+}
+
+Annotations read_annotations(const std::string& path) {
+  const auto file = format::MappedFile::open(path);
+  return parse_annotations(text_of(*file), path);
+}
+
+}  // namespace qna::coco

@@ -1,0 +1,38 @@
+// Where a position of a map lies in its image, as a vector to add to its features: DETR's two
+// codes.
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/pimpl.h>
+
+namespace qna::nn {
+
+// Sines and cosines of the place relative to the image's size, or learned vectors per row and
+// column.
+enum class PositionKind { kSine, kLearned };
+
+class PositionCodeImpl : public torch::nn::Cloneable<PositionCodeImpl> {
+ public:
+  // features: of the map; a multiple of 4 (of 2 for learned codes).
+  PositionCodeImpl(PositionKind kind, int64_t features);
+
+  // For x [B, H, W, features] and its mask [B, H, W] bool, true where the image is: the code,
+  // [B, H, W, features], or [1, ...] where it is the same for all images. What lies outside an
+  // image does not change the code inside.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
+  void reset() override;
+
+  torch::nn::Embedding row_embed{nullptr};  // learned only, [50, features / 2]
+  torch::nn::Embedding col_embed{nullptr};
+
+ private:
+  torch::Tensor forward_sine(const torch::Tensor& x, const torch::Tensor& mask) const;
+  torch::Tensor forward_learned(const torch::Tensor& x);
+  PositionKind kind_;
+  int64_t features_;
+};
+
+TORCH_MODULE(PositionCode);
+
+}  // namespace qna::nn

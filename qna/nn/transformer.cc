@@ -1,0 +1,254 @@
+#include "qna/nn/transformer.h"
+
+#include <torch/nn/init.h>
+
+#include "qna/base/error.h"
+
+namespace qna::nn {
+namespace {
+
+// PyTorch's 1e-5, not the 1e-6 of QnA blocks, which comes from Flax.
+torch::nn::LayerNorm layer_norm(const TransformerOptions& options) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({options.features}));
+}
+
+MultiheadAttention multihead_attention(const TransformerOptions& options) {
+  return MultiheadAttention(MultiheadAttentionOptions{
+      .features = options.features, .heads = options.heads, .dropout = options.dropout});
+}
+
+torch::nn::Linear linear(int64_t in, int64_t out) {
+  torch::nn::Linear layer(in, out);
+  torch::nn::init::xavier_uniform_(layer->weight);
+  return layer;
+}
+
+// The second branch of a layer, which all of them share.
+torch::Tensor feed_forward(const torch::Tensor& x, torch::nn::Linear& linear1,
+                           torch::nn::Linear& linear2, double dropout, bool training) {
+  const torch::Tensor hidden = torch::dropout(linear1->forward(x).relu_(), dropout, training);
+  return torch::dropout(linear2->forward(hidden), dropout, training);
+}
+
+}  // namespace
+
+// ---- encoder ----
+
+EncoderLayerImpl::EncoderLayerImpl(const TransformerOptions& options) : options_(options) {
+  EncoderLayerImpl::reset();
+}
+
+void EncoderLayerImpl::reset() {
+  self_attn = register_module("self_attn", multihead_attention(options_));
+  linear1 = register_module("linear1", linear(options_.features, options_.feedforward));
+  linear2 = register_module("linear2", linear(options_.feedforward, options_.features));
+  norm1 = register_module("norm1", layer_norm(options_));
+  norm2 = register_module("norm2", layer_norm(options_));
+}
+
+torch::Tensor EncoderLayerImpl::forward(const torch::Tensor& x, const torch::Tensor& positions,
+                                        const torch::Tensor& mask) {
+  const auto attend = [&](const torch::Tensor& y) {
+    const torch::Tensor placed = y + positions;
+    return torch::dropout(self_attn->forward(placed, placed, y, mask), options_.dropout,
+                          is_training());
+  };
+  const auto mlp = [&](const torch::Tensor& y) {
+    return feed_forward(y, linear1, linear2, options_.dropout, is_training());
+  };
+  if (options_.pre_norm) {
+    const torch::Tensor y = x + attend(norm1->forward(x));
+    return y + mlp(norm2->forward(y));
+  }
+  const torch::Tensor y = norm1->forward(x + attend(x));
+  return norm2->forward(y + mlp(y));
+}
+
+EncoderImpl::EncoderImpl(const TransformerOptions& options) : options_(options) {
+  EncoderImpl::reset();
+}
+
+void EncoderImpl::reset() {
+  layers = torch::nn::ModuleList();
+  const int64_t qna_end = options_.qna_first + options_.qna_replaced;
+  for (int64_t i = 0; i <= options_.encoder_blocks; ++i) {
+    if (i == options_.qna_first) {
+      for (int64_t n = 0; n < options_.qna_blocks; ++n)
+        layers->push_back(Block(options_.qna_block));
+    }
+    const bool replaced = i >= options_.qna_first && i < qna_end;
+    if (i < options_.encoder_blocks && !replaced) layers->push_back(EncoderLayer(options_));
+  }
+  register_module("layers", layers);
+  // QnA blocks are pre-norm: behind the last one the sum has not been normalised yet.
+  const bool qna_last = options_.qna_blocks > 0 && qna_end >= options_.encoder_blocks;
+  if (options_.pre_norm || qna_last) norm = register_module("norm", layer_norm(options_));
+}
+
+torch::Tensor EncoderImpl::forward(const torch::Tensor& x, const torch::Tensor& positions,
+                                   const torch::Tensor& mask) {
+  const torch::Tensor flat_positions = positions.flatten(1, 2);
+  const torch::Tensor flat_mask = mask.defined() ? mask.flatten(1, 2) : mask;
+  torch::Tensor map = x;
+  for (const auto& layer : *layers) {
+    if (auto* block = layer->as<BlockImpl>()) {
+      map = block->forward(map, mask);
+    } else {
+      map = layer->as<EncoderLayerImpl>()
+                ->forward(map.flatten(1, 2), flat_positions, flat_mask)
+                .view(x.sizes());
+    }
+  }
+  return norm ? norm->forward(map) : map;
+}
+
+void EncoderImpl::forget_packed_weights() {
+  for (const auto& layer : *layers) {
+    if (auto* block = layer->as<BlockImpl>()) block->forget_packed_weights();
+  }
+}
+
+void EncoderImpl::train(bool on) {
+  Module::train(on);
+  forget_packed_weights();
+}
+
+// ---- decoder ----
+
+DecoderLayerImpl::DecoderLayerImpl(const TransformerOptions& options) : options_(options) {
+  DecoderLayerImpl::reset();
+}
+
+void DecoderLayerImpl::reset() {
+  self_attn = register_module("self_attn", multihead_attention(options_));
+  multihead_attn = register_module("multihead_attn", multihead_attention(options_));
+  linear1 = register_module("linear1", linear(options_.features, options_.feedforward));
+  linear2 = register_module("linear2", linear(options_.feedforward, options_.features));
+  norm1 = register_module("norm1", layer_norm(options_));
+  norm2 = register_module("norm2", layer_norm(options_));
+  norm3 = register_module("norm3", layer_norm(options_));
+}
+
+torch::Tensor DecoderLayerImpl::attend_to_each_other(const torch::Tensor& x, const Memory& memory) {
+  const auto attend = [&](const torch::Tensor& y) {
+    const torch::Tensor placed = y + memory.queries;
+    return torch::dropout(self_attn->forward(placed, placed, y), options_.dropout, is_training());
+  };
+  return options_.pre_norm ? x + attend(norm1->forward(x)) : norm1->forward(x + attend(x));
+}
+
+torch::Tensor DecoderLayerImpl::forward(const torch::Tensor& x, const Memory& memory) {
+  const auto look = [&](const torch::Tensor& y) {
+    return torch::dropout(
+        multihead_attn->forward(y + memory.queries, memory.keys, memory.values, memory.mask),
+        options_.dropout, is_training());
+  };
+  const auto mlp = [&](const torch::Tensor& y) {
+    return feed_forward(y, linear1, linear2, options_.dropout, is_training());
+  };
+  torch::Tensor y = attend_to_each_other(x, memory);
+  if (options_.pre_norm) {
+    y = y + look(norm2->forward(y));
+    return y + mlp(norm3->forward(y));
+  }
+  y = norm2->forward(y + look(y));
+  return norm3->forward(y + mlp(y));
+}
+
+torch::Tensor DecoderLayerImpl::attention(const torch::Tensor& x, const Memory& memory) {
+  torch::Tensor y = attend_to_each_other(x, memory);
+  if (options_.pre_norm) y = norm2->forward(y);
+  return multihead_attn->weights(y + memory.queries, memory.keys, memory.mask);
+}
+
+DecoderImpl::DecoderImpl(const TransformerOptions& options) : options_(options) {
+  DecoderImpl::reset();
+}
+
+void DecoderImpl::reset() {
+  layers = torch::nn::ModuleList();
+  for (int64_t i = 0; i < options_.decoder_blocks; ++i) layers->push_back(DecoderLayer(options_));
+  register_module("layers", layers);
+  norm = register_module("norm", layer_norm(options_));
+}
+
+namespace {
+// What the first layer starts from: nothing but the queries, which every layer adds.
+torch::Tensor start(const DecoderImpl::Memory& memory) {
+  return torch::zeros({memory.values.size(0), memory.queries.size(0), memory.values.size(2)},
+                      memory.values.options());
+}
+}  // namespace
+
+torch::Tensor DecoderImpl::forward(const Memory& memory) {
+  torch::Tensor x = start(memory);
+  std::vector<torch::Tensor> results;
+  for (const auto& layer : *layers) {
+    x = layer->as<DecoderLayerImpl>()->forward(x, memory);
+    results.push_back(norm->forward(x));
+  }
+  return torch::stack(results);
+}
+
+torch::Tensor DecoderImpl::attention(const Memory& memory) {
+  torch::Tensor x = start(memory);
+  for (size_t i = 0; i + 1 < layers->size(); ++i) {
+    x = layers->at<DecoderLayerImpl>(i).forward(x, memory);
+  }
+  return layers->at<DecoderLayerImpl>(layers->size() - 1).attention(x, memory);
+}
+
+// ---- both ----
+
+TransformerImpl::TransformerImpl(const TransformerOptions& options) : options_(options) {
+  const TransformerOptions& o = options;
+  check(o.feedforward >= 1, "Transformer: feedforward must be at least 1, got {}", o.feedforward);
+  check(o.encoder_blocks >= 0, "Transformer: encoder_blocks must be at least 0, got {}",
+        o.encoder_blocks);
+  check(o.decoder_blocks >= 1, "Transformer: decoder_blocks must be at least 1, got {}",
+        o.decoder_blocks);
+  check(o.qna_blocks >= 0 && o.qna_first >= 0 && o.qna_replaced >= 0 &&
+            o.qna_first + o.qna_replaced <= o.encoder_blocks,
+        "Transformer: QnA blocks must replace some of the {} encoder blocks, got {} from block {}",
+        o.encoder_blocks, o.qna_replaced, o.qna_first);
+  TransformerImpl::reset();
+}
+
+void TransformerImpl::reset() {
+  encoder = register_module("encoder", Encoder(options_));
+  decoder = register_module("decoder", Decoder(options_));
+}
+
+namespace {
+DecoderImpl::Memory decoder_memory(const torch::Tensor& memory, const torch::Tensor& positions,
+                                   const torch::Tensor& mask, const torch::Tensor& queries) {
+  return {.queries = queries,
+          .values = memory.flatten(1, 2),
+          .keys = (memory + positions).flatten(1, 2),
+          .mask = mask.defined() ? mask.flatten(1, 2) : mask};
+}
+}  // namespace
+
+torch::Tensor TransformerImpl::forward_encoder(const torch::Tensor& x,
+                                               const torch::Tensor& positions,
+                                               const torch::Tensor& mask) {
+  return encoder->forward(x, positions, mask);
+}
+
+torch::Tensor TransformerImpl::forward_decoder(const torch::Tensor& memory,
+                                               const torch::Tensor& positions,
+                                               const torch::Tensor& mask,
+                                               const torch::Tensor& queries) {
+  return decoder->forward(decoder_memory(memory, positions, mask, queries));
+}
+
+torch::Tensor TransformerImpl::decoder_attention(const torch::Tensor& memory,
+                                                 const torch::Tensor& positions,
+                                                 const torch::Tensor& mask,
+                                                 const torch::Tensor& queries) {
+  const torch::Tensor weights =
+      decoder->attention(decoder_memory(memory, positions, mask, queries));
+  return weights.view({memory.size(0), queries.size(0), memory.size(1), memory.size(2)});
+}
+
+}  // namespace qna::nn

@@ -1,0 +1,141 @@
+// The transformer of DETR, "End-to-End Object Detection with Transformers" (ECCV 2020): an encoder
+// over the positions of a map and a decoder over object queries that look at the map. Its
+// parameters have DETR's names.
+//
+// Beside DETR's: some of the encoder's blocks may be replaced by QnA blocks, as in the DETR-QnA of
+// "Learned Queries for Efficient Local Attention".
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/pimpl.h>
+
+#include "qna/nn/block.h"
+#include "qna/nn/multihead_attention.h"
+
+namespace qna::nn {
+
+struct TransformerOptions {
+  int64_t features = 256;
+  int64_t heads = 8;
+  int64_t encoder_blocks = 6;  // before any is replaced
+  int64_t decoder_blocks = 6;
+  int64_t feedforward = 2048;
+  double dropout = 0.1;
+  bool pre_norm = false;  // LayerNorm before each branch, or behind each sum
+
+  // Encoder blocks qna_first to qna_first + qna_replaced are replaced by qna_blocks of these.
+  int64_t qna_blocks = 0;
+  int64_t qna_replaced = 0;
+  int64_t qna_first = 0;
+  BlockOptions qna_block = {};
+};
+
+// Attention between all positions, then two products with ReLU between.
+class EncoderLayerImpl : public torch::nn::Cloneable<EncoderLayerImpl> {
+ public:
+  explicit EncoderLayerImpl(const TransformerOptions& options);
+  // x [B, N, C]; positions [B, N, C] or [1, N, C]; mask [B, N] bool, true takes part.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& positions,
+                        const torch::Tensor& mask);
+  void reset() override;
+
+  MultiheadAttention self_attn{nullptr};
+  torch::nn::Linear linear1{nullptr}, linear2{nullptr};
+  torch::nn::LayerNorm norm1{nullptr}, norm2{nullptr};
+
+ private:
+  TransformerOptions options_;
+};
+TORCH_MODULE(EncoderLayer);
+
+class EncoderImpl : public torch::nn::Cloneable<EncoderImpl> {
+ public:
+  explicit EncoderImpl(const TransformerOptions& options);
+  // x [B, H, W, C], mask [B, H, W], positions [B, H, W, C] or [1, H, W, C]. What is masked does not
+  // change the rest, and the result there means nothing.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& positions,
+                        const torch::Tensor& mask);
+  void reset() override;
+  void train(bool on = true) override;
+  void forget_packed_weights();
+
+  torch::nn::ModuleList layers{nullptr};  // of EncoderLayer and Block, in the order they run
+  torch::nn::LayerNorm norm{nullptr};     // where the last layer leaves its sum as it is
+
+ private:
+  TransformerOptions options_;
+};
+TORCH_MODULE(Encoder);
+
+// Attention between the queries, attention from the queries to the map, two products.
+class DecoderLayerImpl : public torch::nn::Cloneable<DecoderLayerImpl> {
+ public:
+  explicit DecoderLayerImpl(const TransformerOptions& options);
+
+  // What stays the same in all layers.
+  struct Memory {
+    torch::Tensor queries;  // [Q, C], added to what attends
+    torch::Tensor values;   // [B, N, C], the encoder's result
+    torch::Tensor keys;     // the same with the position code added
+    torch::Tensor mask;     // [B, N] bool, true takes part
+  };
+  torch::Tensor forward(const torch::Tensor& x, const Memory& memory);  // x [B, Q, C]
+  // Where the queries look: [B, Q, N], the mean over the heads.
+  torch::Tensor attention(const torch::Tensor& x, const Memory& memory);
+  void reset() override;
+
+  MultiheadAttention self_attn{nullptr}, multihead_attn{nullptr};
+  torch::nn::Linear linear1{nullptr}, linear2{nullptr};
+  torch::nn::LayerNorm norm1{nullptr}, norm2{nullptr}, norm3{nullptr};
+
+ private:
+  torch::Tensor attend_to_each_other(const torch::Tensor& x, const Memory& memory);
+  TransformerOptions options_;
+};
+TORCH_MODULE(DecoderLayer);
+
+class DecoderImpl : public torch::nn::Cloneable<DecoderImpl> {
+ public:
+  using Memory = DecoderLayerImpl::Memory;
+  explicit DecoderImpl(const TransformerOptions& options);
+  // The result of every layer, behind the norm: [layers, B, Q, C].
+  torch::Tensor forward(const Memory& memory);
+  // Where the queries of the last layer look: [B, Q, N].
+  torch::Tensor attention(const Memory& memory);
+  void reset() override;
+
+  torch::nn::ModuleList layers{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+
+ private:
+  TransformerOptions options_;
+};
+TORCH_MODULE(Decoder);
+
+class TransformerImpl : public torch::nn::Cloneable<TransformerImpl> {
+ public:
+  explicit TransformerImpl(const TransformerOptions& options);
+
+  // x [B, H, W, C], positions [B or 1, H, W, C], mask [B, H, W] -> [B, H, W, C].
+  torch::Tensor forward_encoder(const torch::Tensor& x, const torch::Tensor& positions,
+                                const torch::Tensor& mask = {});
+  // memory: the encoder's result; queries [Q, C] -> [layers, B, Q, C].
+  torch::Tensor forward_decoder(const torch::Tensor& memory, const torch::Tensor& positions,
+                                const torch::Tensor& mask, const torch::Tensor& queries);
+  // For pictures: where each query of the last decoder layer looks, [B, Q, H, W]. Each sums to 1.
+  torch::Tensor decoder_attention(const torch::Tensor& memory, const torch::Tensor& positions,
+                                  const torch::Tensor& mask, const torch::Tensor& queries);
+  void reset() override;
+
+  Encoder encoder{nullptr};
+  Decoder decoder{nullptr};
+
+ private:
+  TransformerOptions options_;
+};
+TORCH_MODULE(Transformer);
+
+}  // namespace qna::nn

@@ -14,7 +14,7 @@ namespace {
 
 // One of each kind, so that the curves can be told apart. The eighth has the first one's colour,
 // with dashes.
-const char* const kShown[] = {"qna",    "sasa", "py-sasa-compiled", "py-halo",
+const char* const kShown[] = {"qna",    "sasa", "py-sasa-compiled", "halo",
                               "window", "conv", "depthwise",        "qna-composite"};
 
 report::Chart chart_of(const Rows& rows, Sweep sweep, const Cost& cost) {

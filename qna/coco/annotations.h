@@ -30,7 +30,7 @@ struct Annotation {
   Box box = {};          // as in the file: it may reach beyond the picture
   double area = 0;       // of the segmentation; of the box where the file does not say
   bool crowd = false;    // a region of many objects that are not told apart
-  bool ignore = false;   // other tools' flag; the evaluation does without it, as pycocotools does
+  bool ignore = false;   // not to be learned from; the evaluation counts it, as pycocotools does
 };
 
 struct Annotations {

@@ -12,7 +12,7 @@ std::vector<Oddity> find_oddities(const Annotations& annotations) {
   Oddity no_area{"annotations have a box without area: they are not used in training", {}};
   Oddity outside{"annotations have a box outside the picture: they are not used in training", {}};
   Oddity beyond{"annotations have a box that reaches beyond the picture: training clips it", {}};
-  Oddity ignored{"annotations say 'ignore' but are no crowd: the evaluation counts them", {}};
+  Oddity ignored{"annotations say 'ignore' but are no crowd: only the evaluation counts them", {}};
   Oddity zero{"annotations have the id 0: what finds them counts as wrong, as in pycocotools", {}};
   Oddity no_size{"pictures do not say how large they are: boxes there cannot be clipped", {}};
   Oddity absent{"categories have no annotation: they have no average precision", {}};

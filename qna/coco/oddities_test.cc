@@ -37,7 +37,7 @@ TEST(Oddities, AreCountedAndNamed) {
           "1 annotations have a box without area: they are not used in training (ids 3)",
           "1 annotations have a box outside the picture: they are not used in training (ids 4)",
           "1 annotations have a box that reaches beyond the picture: training clips it (ids 5)",
-          "1 annotations say 'ignore' but are no crowd: the evaluation counts them (ids 6)",
+          "1 annotations say 'ignore' but are no crowd: only the evaluation counts them (ids 6)",
           "1 annotations have the id 0: what finds them counts as wrong, as in pycocotools "
           "(ids 0)",
           "1 pictures do not say how large they are: boxes there cannot be clipped (ids 2)",

@@ -99,18 +99,6 @@ Image padded_part(const Image& image, const Augment& options, Random& random) {
                  options.pad, top, left);
 }
 
-Image color_jitter(Image image, double amount, Random& random) {
-  const double low = std::max(0.0, 1 - amount);
-  std::array<Image (*)(Image, double), 3> changes = {image::brightness, image::contrast,
-                                                     image::saturation};
-  std::array<double, 3> factors;
-  for (double& factor : factors) factor = random.uniform(low, 1 + amount);
-  std::array<int, 3> order = {0, 1, 2};
-  for (int i = 2; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
-  for (const int i : order) image = changes[i](std::move(image), factors[i]);
-  return image;
-}
-
 bool is_probability(double value) { return value >= 0 && value <= 1; }
 
 // NaN fails, too.
@@ -169,6 +157,18 @@ Image augment(const Image& image, const Augment& options, Random& random) {
   }
   if (options.color_jitter > 0) out = color_jitter(std::move(out), options.color_jitter, random);
   return out;
+}
+
+Image color_jitter(Image image, double amount, Random& random) {
+  const double low = std::max(0.0, 1 - amount);
+  std::array<Image (*)(Image, double), 3> changes = {image::brightness, image::contrast,
+                                                     image::saturation};
+  std::array<double, 3> factors;
+  for (double& factor : factors) factor = random.uniform(low, 1 + amount);
+  std::array<int, 3> order = {0, 1, 2};
+  for (int i = 2; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
+  for (const int i : order) image = changes[i](std::move(image), factors[i]);
+  return image;
 }
 
 void erase(float* pixels, int64_t height, int64_t width, int64_t channels, double probability,

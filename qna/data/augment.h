@@ -47,6 +47,10 @@ void check_augment(const Augment& augment, const char* where);
 // All steps on pixels: everything but erasing. Grey pictures stay grey.
 image::Image augment(const image::Image& image, const Augment& options, Random& random);
 
+// Brightness, contrast and saturation, in random order, each by a factor in [1 - amount, 1 +
+// amount].
+image::Image color_jitter(image::Image image, double amount, Random& random);
+
 // pixels[height, width, channels], normalised.
 void erase(float* pixels, int64_t height, int64_t width, int64_t channels, double probability,
            Random& random);

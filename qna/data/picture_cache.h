@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "qna/image/image.h"
 
@@ -17,23 +18,30 @@ class PictureCache {
  public:
   explicit PictureCache(size_t max_bytes) : left_(max_bytes) {}
 
-  // None if it is not there.
+  // The one that is kept, or else what `make` gives, which is then kept if there is room.
+  template <typename Make>
+  std::shared_ptr<const image::Image> find_or_make(int64_t index, Make&& make) {
+    if (auto kept = find(index)) return kept;
+    auto made = std::make_shared<const image::Image>(std::forward<Make>(make)());
+    put(index, made);
+    return made;
+  }
+
+ private:
+  static constexpr size_t kEntryBytes = 160;  // of the map and the Image itself, about
+
   std::shared_ptr<const image::Image> find(int64_t index) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = pictures_.find(index);
     return found == pictures_.end() ? nullptr : found->second;
   }
 
-  // Kept if there is room.
   void put(int64_t index, std::shared_ptr<const image::Image> picture) {
     const size_t bytes = picture->pixels.capacity() + kEntryBytes;
     const std::lock_guard<std::mutex> lock(mutex_);
     if (bytes > left_) return;
     if (pictures_.emplace(index, std::move(picture)).second) left_ -= bytes;
   }
-
- private:
-  static constexpr size_t kEntryBytes = 160;  // of the map and the Image itself, about
 
   mutable std::mutex mutex_;
   size_t left_;

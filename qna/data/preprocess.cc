@@ -14,19 +14,21 @@ using image::kMaxSide;
 
 bool has_crop(const Preprocess& preprocess) { return preprocess.crop[0] != 0; }
 
-// The shorter side becomes preprocess.resize, the longer one is rounded down.
-std::array<int64_t, 2> resized_size(std::array<int64_t, 2> size, const Preprocess& preprocess) {
+std::array<int64_t, 2> size_before_crop(std::array<int64_t, 2> size, const Preprocess& preprocess) {
   if (preprocess.resize == 0) return size;
-  const int64_t shorter = std::min(size[0], size[1]);
-  return {size[0] * preprocess.resize / shorter, size[1] * preprocess.resize / shorter};
+  return resized_size(size, preprocess.resize, preprocess.longest);
 }
 
 }  // namespace
 
 void check_preprocess(const Preprocess& preprocess, const std::string& where) {
-  const auto& [resize, crop, filter, mean, std] = preprocess;
+  const auto& [resize, longest, crop, filter, mean, std] = preprocess;
   check(resize >= 0 && resize <= kMaxSide, "{}: resize must be in [0, {}], got {}", where, kMaxSide,
         resize);
+  check(longest >= 0 && longest <= kMaxSide, "{}: longest must be in [0, {}], got {}", where,
+        kMaxSide, longest);
+  check(longest == 0 || resize > 0, "{}: longest must be 0 where resize is 0, got {}", where,
+        longest);
   const bool none = crop[0] == 0 && crop[1] == 0;
   const bool sane = crop[0] >= 1 && crop[0] <= kMaxSide && crop[1] >= 1 && crop[1] <= kMaxSide;
   check(none || sane, "{}: crop must be two numbers in [1, {}], or 0, 0 for none, got {}, {}",
@@ -45,12 +47,32 @@ void check_preprocess(const Preprocess& preprocess, const std::string& where) {
   }
 }
 
+std::array<int64_t, 2> resized_size(std::array<int64_t, 2> size, int64_t shorter, int64_t longest) {
+  const auto is_side = [](int64_t length) { return length >= 1 && length <= kMaxSide; };
+  check(is_side(size[0]) && is_side(size[1]),
+        "resized_size: height and width must be in [1, {}], got {} and {}", kMaxSide, size[0],
+        size[1]);
+  check(is_side(shorter), "resized_size: shorter must be in [1, {}], got {}", kMaxSide, shorter);
+  check(longest == 0 || is_side(longest), "resized_size: longest must be in [0, {}], got {}",
+        kMaxSide, longest);
+  const auto [low, high] = std::minmax(size[0], size[1]);
+  const double low_length = static_cast<double>(low);
+  const double high_length = static_cast<double>(high);
+  const double limit = static_cast<double>(longest);
+  if (longest > 0 && high_length / low_length * static_cast<double>(shorter) > limit) {
+    shorter = std::llrint(limit * low_length / high_length);
+    // So long and thin that nothing would be left.
+    if (shorter == 0) return {size[0] == low ? 1 : longest, size[0] == low ? longest : 1};
+  }
+  return {size[0] * shorter / low, size[1] * shorter / low};
+}
+
 std::array<int64_t, 2> output_size(std::array<int64_t, 2> size, const Preprocess& preprocess) {
   check_preprocess(preprocess, "output_size");
   check(size[0] >= 1 && size[0] <= kMaxSide && size[1] >= 1 && size[1] <= kMaxSide,
         "output_size: height and width must be in [1, {}], got {} and {}", kMaxSide, size[0],
         size[1]);
-  return has_crop(preprocess) ? preprocess.crop : resized_size(size, preprocess);
+  return has_crop(preprocess) ? preprocess.crop : size_before_crop(size, preprocess);
 }
 
 Image fit(const Image& image, const Preprocess& preprocess) {
@@ -59,13 +81,13 @@ Image fit(const Image& image, const Preprocess& preprocess) {
   check(image.channels == preprocess.channels(),
         "fit: the picture must have as many channels as mean, {}, got {}", preprocess.channels(),
         image.channels);
-  const auto [height, width] = resized_size({image.height, image.width}, preprocess);
+  const auto [height, width] = size_before_crop({image.height, image.width}, preprocess);
   Image out = image::resize(image, height, width, preprocess.filter);
   if (!has_crop(preprocess)) return out;
   return image::center_crop(out, preprocess.crop[0], preprocess.crop[1]);
 }
 
-void to_floats(const Image& image, const Preprocess& preprocess, float* out) {
+void to_floats(const Image& image, const Preprocess& preprocess, float* out, int64_t row_floats) {
   check_preprocess(preprocess, "to_floats");
   check_image(image, "to_floats");
   check(image.channels == preprocess.channels(),
@@ -79,10 +101,15 @@ void to_floats(const Image& image, const Preprocess& preprocess, float* out) {
       table[c][value] =
           (static_cast<float>(value) / 255.0f - preprocess.mean[c]) / preprocess.std[c];
     }
-  const int64_t pixels = image.height * image.width;
-  const uint8_t* in = image.pixels.data();
-  for (int64_t i = 0; i < pixels; ++i)
-    for (int64_t c = 0; c < channels; ++c) *out++ = table[c][*in++];
+  if (row_floats == 0) row_floats = image.row_bytes();
+  check(row_floats >= image.row_bytes(), "to_floats: row_floats must be 0 or at least {}, got {}",
+        image.row_bytes(), row_floats);
+  for (int64_t y = 0; y < image.height; ++y) {
+    const uint8_t* in = image.row(y);
+    float* to = out + y * row_floats;
+    for (int64_t x = 0; x < image.width; ++x)
+      for (int64_t c = 0; c < channels; ++c) *to++ = table[c][*in++];
+  }
 }
 
 }  // namespace qna::data

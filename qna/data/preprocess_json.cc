@@ -72,11 +72,13 @@ json short_numbers(const std::vector<float>& numbers) {
 json to_json(const Preprocess& preprocess) {
   check_preprocess(preprocess, "to_json");
   const auto has = [&](const FilterName& row) { return row.filter == preprocess.filter; };
-  return {{"resize", preprocess.resize},
-          {"crop", preprocess.crop},
-          {"filter", std::find_if(std::begin(kFilters), std::end(kFilters), has)->name},
-          {"mean", short_numbers(preprocess.mean)},
-          {"std", short_numbers(preprocess.std)}};
+  json out = {{"resize", preprocess.resize},
+              {"crop", preprocess.crop},
+              {"filter", std::find_if(std::begin(kFilters), std::end(kFilters), has)->name},
+              {"mean", short_numbers(preprocess.mean)},
+              {"std", short_numbers(preprocess.std)}};
+  if (preprocess.longest != 0) out["longest"] = preprocess.longest;
+  return out;
 }
 
 Preprocess preprocess_from_json(const json& object, const std::string& where) {
@@ -88,6 +90,8 @@ Preprocess preprocess_from_json(const json& object, const std::string& where) {
     const Field field{where, key, value};
     if (key == "resize") {
       field.read(result.resize);
+    } else if (key == "longest") {
+      field.read(result.longest);
     } else if (key == "crop") {
       field.read(result.crop);
     } else if (key == "filter") {
@@ -97,7 +101,8 @@ Preprocess preprocess_from_json(const json& object, const std::string& where) {
     } else if (key == "std") {
       field.read(result.std);
     } else {
-      fail("{}: unknown key '{}'; the keys are resize, crop, filter, mean, std", where, key);
+      fail("{}: unknown key '{}'; the keys are resize, longest, crop, filter, mean, std", where,
+           key);
     }
   }
   check_preprocess(result, where);

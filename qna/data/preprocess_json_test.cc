@@ -21,6 +21,7 @@ std::string complaint(const std::string& text) {
 
 TEST(PreprocessJson, ThereAndBack) {
   for (const Preprocess& p : {Preprocess{}, Preprocess{.resize = 0, .crop = {0, 0}},
+                              Preprocess{.resize = 800, .longest = 1333, .crop = {0, 0}},
                               Preprocess{.resize = 32,
                               .crop = {28, 30},
                               .filter = image::Filter::kBilinear,
@@ -34,6 +35,7 @@ TEST(PreprocessJson, IsWrittenInShort) {
   EXPECT_EQ(to_json({}).dump(),
             R"({"crop":[224,224],"filter":"bicubic","mean":[0.485,0.456,0.406],"resize":256,)"
             R"("std":[0.229,0.224,0.225]})");
+  EXPECT_EQ(to_json({.longest = 500})["longest"], 500);
 }
 
 TEST(PreprocessJson, WhatIsLeftOutKeepsItsDefault) {
@@ -44,12 +46,13 @@ TEST(PreprocessJson, WhatIsLeftOutKeepsItsDefault) {
 TEST(PreprocessJson, ErrorsNameTheKey) {
   EXPECT_EQ(complaint(R"([1])"), "p.json: preprocess must be an object, got [1]");
   EXPECT_EQ(complaint(R"({"Resize": 1})"),
-            "p.json: unknown key 'Resize'; the keys are resize, crop, filter, mean, std");
+            "p.json: unknown key 'Resize'; the keys are resize, longest, crop, filter, mean, std");
   EXPECT_EQ(complaint(R"({"resize": "256"})"), "p.json: resize must be an integer, got \"256\"");
   EXPECT_EQ(complaint(R"({"resize": 2.5})"), "p.json: resize must be an integer, got 2.5");
   EXPECT_EQ(complaint(R"({"resize": true})"), "p.json: resize must be an integer, got true");
   EXPECT_EQ(complaint(R"({"resize": 18446744073709551615})"),
             "p.json: resize must be an integer, got 18446744073709551615");
+  EXPECT_EQ(complaint(R"({"longest": 2.5})"), "p.json: longest must be an integer, got 2.5");
   EXPECT_EQ(complaint(R"({"crop": 224})"),
             "p.json: crop must be an array of two integers, got 224");
   EXPECT_EQ(complaint(R"({"crop": [1, 2, 3]})"),

@@ -42,6 +42,39 @@ TEST(OutputSize, LongerSideIsRoundedDown) {
   for (const auto& row : rows) EXPECT_EQ(output_size(row.in, kResizeOnly), row.out);
 }
 
+// By DETR's get_size_with_aspect_ratio:
+//   if longer / shorter * size > longest: size = int(round(longest * shorter / longer))
+//   int(size * side / shorter)
+TEST(OutputSize, ALimitOfTheLongerSideMakesBothShorter) {
+  const struct {
+    Size in;
+    int64_t resize;
+    int64_t longest;
+    Size out;
+  } rows[] = {
+      {{480, 640}, 800, 1333, {800, 1066}},   // 1066.67: within the limit
+      {{640, 480}, 800, 1333, {1066, 800}},   //
+      {{480, 640}, 800, 800, {600, 800}},     //
+      {{427, 640}, 800, 1000, {667, 999}},    // 667.19, then 999.72
+      {{1000, 170}, 800, 1333, {1335, 227}},  // 226.61, then 1335.29: rounding exceeds the limit
+      {{3, 2}, 800, 3, {3, 2}},               //
+      {{5, 2}, 800, 10, {10, 4}},             //
+      {{2, 4}, 9, 5, {2, 4}},                 // 2.5 goes to the even number
+      {{2, 4}, 9, 7, {4, 8}},                 // 3.5 does, too
+      {{1, 1000}, 800, 100, {1, 100}},        // 0.1, but a picture has a pixel
+      {{1000, 1}, 800, 100, {100, 1}},        //
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(resized_size(row.in, row.resize, row.longest), row.out);
+    const Preprocess p{.resize = row.resize, .longest = row.longest, .crop = {0, 0}};
+    EXPECT_EQ(output_size(row.in, p), row.out);
+  }
+  EXPECT_EQ(resized_size({480, 640}, 800, 0), (Size{800, 1066}));
+  EXPECT_THROW(resized_size({0, 1}, 5, 5), Error);
+  EXPECT_THROW(resized_size({1, 1}, 0, 5), Error);
+  EXPECT_THROW(resized_size({1, 1}, 5, -1), Error);
+}
+
 TEST(OutputSize, IsThatOfTheCropIfThereIsOne) {
   EXPECT_EQ(output_size({375, 500}, {}), (Size{224, 224}));
   EXPECT_EQ(output_size({10, 10}, {.resize = 0, .crop = {20, 30}}), (Size{20, 30}));
@@ -52,6 +85,7 @@ TEST(Fit, HasTheOutputSize) {
   for (const Size size : {Size{37, 50}, {50, 37}, {5, 5}, {24, 90}, {1, 3}})
     for (const Preprocess& p :
          {Preprocess{.resize = 24, .crop = {16, 20}}, Preprocess{.resize = 24, .crop = {0, 0}},
+          Preprocess{.resize = 24, .longest = 31, .crop = {0, 0}},
           Preprocess{.resize = 0, .crop = {30, 40}}, kNothing}) {
       const Image image = fit(ramp(size[0], size[1], 3), p);
       EXPECT_EQ((Size{image.height, image.width}), output_size(size, p));
@@ -91,6 +125,19 @@ TEST(ToFloats, NormalisesEveryChannel) {
   }
 }
 
+TEST(ToFloats, RowsMayStandApart) {
+  const Image image = ramp(3, 4, 3);
+  std::vector<float> dense(3 * 4 * 3);
+  to_floats(image, {}, dense.data());
+  std::vector<float> apart(3 * 20, -9.0f);
+  to_floats(image, {}, apart.data(), 20);
+  for (int64_t y = 0; y < 3; ++y)
+    for (int64_t i = 0; i < 20; ++i) {
+      EXPECT_EQ(apart[y * 20 + i], i < 12 ? dense[y * 12 + i] : -9.0f);
+    }
+  EXPECT_THROW(to_floats(image, {}, apart.data(), 11), Error);
+}
+
 TEST(ToFloats, KnownNumbers) {
   Image image = make_image(1, 2, 1);
   image.pixels = {0, 255};
@@ -113,6 +160,9 @@ TEST(CheckPreprocess, NamesFieldRuleAndValue) {
   EXPECT_EQ(complaint({}), "");
   EXPECT_EQ(complaint(kNothing), "");
   EXPECT_EQ(complaint({.resize = -1}), "p.json: resize must be in [0, 16777216], got -1");
+  EXPECT_EQ(complaint({.longest = -1}), "p.json: longest must be in [0, 16777216], got -1");
+  EXPECT_EQ(complaint({.resize = 0, .longest = 5}),
+            "p.json: longest must be 0 where resize is 0, got 5");
   const std::string crop =
       "p.json: crop must be two numbers in [1, 16777216], or 0, 0 for none, got ";
   EXPECT_EQ(complaint({.crop = {0, 224}}), crop + "0, 224");

@@ -1,0 +1,176 @@
+#include "qna/data/detection_dataset.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "qna/base/error.h"
+#include "qna/coco/voc.h"
+#include "qna/data/class_folders.h"
+#include "qna/format/text.h"
+#include "qna/image/read.h"
+
+namespace qna::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> names_of(const std::vector<coco::Category>& categories) {
+  std::vector<std::string> names;
+  for (const coco::Category& category : categories) names.push_back(category.name);
+  return names;
+}
+
+void check_same_names(const std::vector<std::string>& names, const std::vector<std::string>& wanted,
+                      const std::string& file) {
+  check(names.size() == wanted.size(), "{}: it must have the {} categories of class_names, got {}",
+        file, wanted.size(), names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    check(
+        names[i] == wanted[i],
+        "{}: its categories, in order of their ids, must be those of class_names; the one in place "
+        "{} must be {}, got {}",
+        file, i, format::in_quotes(wanted[i]), format::in_quotes(names[i]));
+  }
+}
+
+// Names come from a file that nobody vouches for: none may lead out of the folder.
+void check_file_name(const coco::Picture& picture, const std::string& file) {
+  const std::string& name = picture.file_name;
+  check(!name.empty(), "{}: the picture with the id {}: file_name is missing", file, picture.id);
+  const fs::path path(name);
+  const bool leads_out =
+      path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end();
+  check(
+      !leads_out && name.find('\0') == std::string::npos,
+      "{}: the picture with the id {}: file_name must be a path inside the folder of pictures, got "
+      "{}",
+      file, picture.id, format::in_quotes(name));
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool is_to_be_learned(const coco::Annotation& annotation) {
+  return !annotation.crowd && !annotation.ignore;
+}
+
+}  // namespace
+
+DetectionDataset::DetectionDataset(const DetectionDatasetOptions& options)
+    : images_(options.images) {
+  const std::string& file = options.annotations;
+  check(options.limit >= 0, "DetectionDataset: limit must be at least 0, got {}", options.limit);
+  check_class_names(options.class_names, "DetectionDataset");
+  std::error_code ignored;
+  check(fs::is_directory(images_, ignored), "DetectionDataset: images must be a folder, got {}",
+        format::in_quotes(images_));
+  const std::string ending = fs::path(file).extension().string();
+  const bool is_list = fs::is_directory(file, ignored) || ending == ".txt";
+  check(is_list || ending == ".json",
+        "DetectionDataset: annotations must be a COCO file (.json), a folder of VOC files (.xml) "
+        "or a "
+        "list of them (.txt), got {}",
+        format::in_quotes(file));
+  if (is_list) {
+    coco::Voc voc = coco::read_voc(file, options.class_names);
+    truth_ = std::move(voc.annotations);
+    points_ = std::move(voc.points);
+  } else {
+    truth_ = coco::read_annotations(file);
+    if (!options.class_names.empty()) {
+      check_same_names(names_of(truth_.categories), options.class_names, file);
+    }
+  }
+  classes_ = names_of(truth_.categories);
+  keep(choose(options));
+}
+
+// Places of the pictures that make up this set.
+std::vector<int64_t> DetectionDataset::choose(const DetectionDatasetOptions& options) {
+  const std::string& file = options.annotations;
+  const size_t limit = options.limit > 0 ? static_cast<size_t>(options.limit) : SIZE_MAX;
+  std::vector<int64_t> chosen;
+  for (size_t i = 0; i < truth_.pictures.size() && chosen.size() < limit; ++i) {
+    const coco::Picture& picture = truth_.pictures[i];
+    check_file_name(picture, file);
+    if (is_file(fs::path(images_) / picture.file_name)) {
+      chosen.push_back(static_cast<int64_t>(i));
+      continue;
+    }
+    check(options.skip_absent,
+          "{}: the picture with the id {}: there is no file {} in {}; skip_absent leaves such "
+          "pictures out",
+          file, picture.id, format::in_quotes(picture.file_name), images_);
+    absent_.push_back(picture.file_name);
+  }
+  check(!chosen.empty(), "{}: none of its {} pictures is in {}", file, truth_.pictures.size(),
+        images_);
+  return chosen;
+}
+
+// Drops the pictures that are not among the chosen, with all that is in them.
+void DetectionDataset::keep(const std::vector<int64_t>& chosen) {
+  std::vector<int64_t> new_place(truth_.pictures.size(), -1);
+  std::vector<coco::Picture> pictures;
+  for (const int64_t place : chosen) {
+    new_place[place] = static_cast<int64_t>(pictures.size());
+    pictures.push_back(std::move(truth_.pictures[place]));
+  }
+  truth_.pictures = std::move(pictures);
+  std::vector<coco::Annotation> annotations;
+  annotations_of_.resize(truth_.pictures.size());
+  for (coco::Annotation& annotation : truth_.annotations) {
+    annotation.picture = new_place[annotation.picture];
+    if (annotation.picture < 0) continue;
+    annotations_of_[annotation.picture].push_back(static_cast<int64_t>(annotations.size()));
+    annotations.push_back(annotation);
+  }
+  truth_.annotations = std::move(annotations);
+}
+
+void DetectionDataset::check_index(int64_t index) const {
+  check(index >= 0 && index < size(), "DetectionDataset: index must be in [0, {}), got {}", size(),
+        index);
+}
+
+std::string DetectionDataset::name(int64_t index) const {
+  check_index(index);
+  return (fs::path(images_) / truth_.pictures[index].file_name).string();
+}
+
+image::Image DetectionDataset::read(int64_t index) const {
+  return image::read_image(name(index), {.channels = 3});
+}
+
+std::vector<LabelledBox> DetectionDataset::objects(int64_t index, int64_t height,
+                                                   int64_t width) const {
+  check_index(index);
+  check(height >= 1 && width >= 1,
+        "DetectionDataset: height and width must be at least 1, got {} and {}", height, width);
+  const coco::Picture& picture = truth_.pictures[index];
+  const bool is_known = picture.width > 0 && picture.height > 0;
+  const double right = static_cast<double>(width);
+  const double bottom = static_cast<double>(height);
+  const double known_width = is_known ? static_cast<double>(picture.width) : right;
+  const double known_height = is_known ? static_cast<double>(picture.height) : bottom;
+  const auto x = [&](double place) { return std::clamp(place * right / known_width, 0.0, right); };
+  const auto y = [&](double place) {
+    return std::clamp(place * bottom / known_height, 0.0, bottom);
+  };
+  std::vector<LabelledBox> found;
+  for (const int64_t place : annotations_of_[index]) {
+    const coco::Annotation& annotation = truth_.annotations[place];
+    if (!is_to_be_learned(annotation)) continue;
+    const coco::Box& box = annotation.box;
+    const LabelledBox object{
+        .label = annotation.category,
+        .box = {x(box.x), y(box.y), x(box.x + box.width), y(box.y + box.height)}};
+    if (object.area() > 0) found.push_back(object);
+  }
+  return found;
+}
+
+}  // namespace qna::data

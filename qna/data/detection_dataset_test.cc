@@ -1,0 +1,204 @@
+#include "qna/data/detection_dataset.h"
+
+#include "qna/data/detection_test.h"
+
+namespace qna::data {
+namespace {
+
+using namespace ::qna::data::testing;
+using Names = std::vector<std::string>;
+using Boxes = std::vector<LabelledBox>;
+
+TEST(DetectionDataset, PicturesByIdWithTheirObjects) {
+  DetectionFolder folder;
+  for (const int64_t id : {20, 4, 11}) {
+    folder.add_picture(id, 30, 40);
+    folder.write_picture(id, 30, 40);
+  }
+  folder.add_object(20, 90, {1, 2, 10, 20});
+  folder.add_object(4, 3, {0, 0, 40, 30});
+  folder.add_object(20, 7, {5, 5, 1, 1.5});
+  const DetectionDataset dataset(folder.options());
+  EXPECT_EQ(dataset.size(), 3);
+  EXPECT_EQ(dataset.classes(), (Names{"c3", "c7", "c90"}));
+  EXPECT_EQ(dataset.name(0), folder.path("pictures/4.png"));
+  EXPECT_EQ(dataset.name(2), folder.path("pictures/20.png"));
+  EXPECT_EQ(dataset.read(1).pixels, noise_picture(11, 30, 40).pixels);
+  EXPECT_EQ(dataset.objects(0, 30, 40), (Boxes{{0, {0, 0, 40, 30}}}));
+  EXPECT_EQ(dataset.objects(1, 30, 40), Boxes{});
+  EXPECT_EQ(dataset.objects(2, 30, 40), (Boxes{{2, {1, 2, 11, 22}}, {1, {5, 5, 6, 6.5}}}));
+  EXPECT_EQ(dataset.truth().annotations.size(), 3u);
+  EXPECT_TRUE(dataset.absent().empty());
+  EXPECT_EQ(complaint([&] { dataset.objects(3, 30, 40); }),
+            "DetectionDataset: index must be in [0, 3), got 3");
+  EXPECT_THROW(dataset.name(-1), Error);
+  EXPECT_THROW(dataset.read(3), Error);
+  EXPECT_THROW(dataset.objects(0, 0, 4), Error);
+}
+
+TEST(DetectionDataset, WhatIsNotToBeLearned) {
+  DetectionFolder folder;
+  folder.add_picture(1, 30, 40);
+  folder.write_picture(1, 30, 40);
+  folder.add_object(1, 3, {1, 1, 5, 5})["iscrowd"] = 1;
+  folder.add_object(1, 3, {1, 1, 5, 5})["ignore"] = 1;
+  folder.add_object(1, 3, {1, 1, 0, 5});       // no area
+  folder.add_object(1, 3, {40, 1, 5, 5});      // outside
+  folder.add_object(1, 3, {-9, -9, 9, 100});   // outside
+  folder.add_object(1, 3, {-5, 20, 10, 100});  // reaches beyond
+  folder.add_object(1, 3, {1e300, 0, 1e300, 5});
+  const auto dataset = folder.open();
+  EXPECT_EQ(dataset->objects(0, 30, 40), (Boxes{{0, {0, 20, 5, 30}}}));
+  EXPECT_EQ(dataset->truth().annotations.size(), 7u);  // the evaluation has all of them
+}
+
+TEST(DetectionDataset, BoxesAreScaledToTheFile) {
+  DetectionFolder folder;
+  folder.add_picture(1, 480, 640);
+  folder.write_picture(1, 24, 64);
+  folder.add_object(1, 3, {100, 100, 540, 300});
+  folder.add_picture(2, 10, 10);
+  folder.truth["images"][1].erase("width");
+  folder.write_picture(2, 20, 20);
+  folder.add_object(2, 3, {1, 2, 3, 400});
+  const auto dataset = folder.open();
+  EXPECT_EQ(dataset->objects(0, 24, 64), (Boxes{{0, {10, 5, 64, 20}}}));
+  EXPECT_EQ(dataset->objects(0, 480, 640), (Boxes{{0, {100, 100, 640, 400}}}));
+  EXPECT_EQ(dataset->truth().annotations[0].box, (coco::Box{100, 100, 540, 300}));
+  // Of unknown size: as they are.
+  EXPECT_EQ(dataset->objects(1, 20, 20), (Boxes{{0, {1, 2, 4, 20}}}));
+}
+
+TEST(DetectionDataset, AbsentPicturesAndALimit) {
+  DetectionFolder folder;
+  for (int64_t id = 1; id <= 6; ++id) {
+    folder.add_picture(id, 4, 4);
+    folder.add_object(id, 7, {0, 0, static_cast<double>(id), 1});
+    if (id != 1 && id != 4) folder.write_picture(id, 4, 4);
+  }
+  DetectionDatasetOptions options = folder.options();
+  EXPECT_EQ(complaint([&] { DetectionDataset{options}; }),
+            folder.path("gt.json") + ": the picture with the id 1: there is no file '1.png' in " +
+                folder.images() + "; skip_absent leaves such pictures out");
+  options.skip_absent = true;
+  const DetectionDataset all(options);
+  EXPECT_EQ(all.size(), 4);
+  EXPECT_EQ(all.absent(), (Names{"1.png", "4.png"}));
+  options.limit = 3;
+  const DetectionDataset some(options);
+  ASSERT_EQ(some.size(), 3);
+  EXPECT_EQ(some.truth().pictures[2].id, 5);
+  ASSERT_EQ(some.truth().annotations.size(), 3u);
+  for (int64_t i = 0; i < 3; ++i) {
+    const coco::Annotation& annotation = some.truth().annotations[i];
+    EXPECT_EQ(annotation.picture, i);
+    EXPECT_EQ(annotation.id, some.truth().pictures[i].id);
+    EXPECT_EQ(some.objects(i, 4, 4).size(), 1u);
+  }
+  EXPECT_EQ(some.truth().find_picture(5), 2);
+  options.limit = -1;
+  EXPECT_EQ(complaint([&] { DetectionDataset{options}; }),
+            "DetectionDataset: limit must be at least 0, got -1");
+}
+
+TEST(DetectionDataset, NoNameLeadsOutOfTheFolder) {
+  DetectionFolder folder;
+  folder.write_picture(1, 4, 4);
+  std::filesystem::create_directories(folder.path("pictures/below"));
+  image::write_png(folder.path("pictures/below/a..b.png"), noise_picture(1, 4, 4));
+  const auto said_of = [&](const nlohmann::json& name) {
+    folder.truth["images"] = nlohmann::json::array({{{"id", 5}, {"file_name", name}}});
+    DetectionDatasetOptions options = folder.options();
+    options.skip_absent = true;  // hostile in any case
+    return complaint([&] { DetectionDataset{options}; });
+  };
+  const std::string where = folder.path("gt.json") + ": the picture with the id 5: file_name ";
+  const std::string rule = where + "must be a path inside the folder of pictures, got ";
+  EXPECT_EQ(said_of("1.png"), "");
+  EXPECT_EQ(said_of("below/a..b.png"), "");
+  EXPECT_EQ(said_of("below/../1.png"), rule + "'below/../1.png'");
+  EXPECT_EQ(said_of("../gt.json"), rule + "'../gt.json'");
+  EXPECT_EQ(said_of(".."), rule + "'..'");
+  const std::string absolute = folder.path("pictures/1.png");
+  EXPECT_EQ(said_of(absolute), fmt::format("{}'{}'", rule, absolute));
+  EXPECT_EQ(said_of(std::string("1.png\0x", 7)), rule + "'1.png\\x00x'");
+  EXPECT_EQ(said_of(""), where + "is missing");
+}
+
+TEST(DetectionDataset, ClassNamesOfACocoFileMustAgree) {
+  DetectionFolder folder;
+  folder.add_picture(1, 4, 4);
+  folder.write_picture(1, 4, 4);
+  DetectionDatasetOptions options = folder.options();
+  const auto said_of = [&](const Names& names) {
+    options.class_names = names;
+    return complaint([&] { DetectionDataset{options}; });
+  };
+  EXPECT_EQ(said_of({"c3", "c7", "c90"}), "");
+  EXPECT_EQ(said_of({"c3"}),
+            options.annotations + ": it must have the 1 categories of class_names, got 3");
+  EXPECT_TRUE(contains(said_of({"c3", "c90", "c7"}), "place 1 must be 'c90', got 'c7'"));
+  EXPECT_TRUE(contains(said_of({"c3", "c3", "c7"}), "must differ"));
+}
+
+TEST(DetectionDataset, VocFiles) {
+  DetectionFolder folder;
+  folder.write_picture(1, 30, 40);
+  folder.write_picture(2, 30, 40);
+  const std::string object =
+      "<object><name>{}</name><difficult>{}</difficult><bndbox><xmin>{}</xmin><ymin>{}</ymin>"
+      "<xmax>{}</xmax><ymax>{}</ymax></bndbox></object>";
+  const auto voc = [&](int picture, const std::string& objects) {
+    folder.put(
+        fmt::format("Annotations/{}.xml", picture),
+        fmt::format("<annotation><filename>{}.png</filename><size><width>40</width><height>30"
+                    "</height></size>{}</annotation>",
+                    picture, objects));
+  };
+  voc(1, fmt::format(fmt::runtime(object), "dog", 0, 1, 1, 40, 30) +
+             fmt::format(fmt::runtime(object), "cat", 1, 1, 1, 5, 5) +
+             fmt::format(fmt::runtime(object), "cat", 0, 9, 9, 9, 9));
+  voc(2, fmt::format(fmt::runtime(object), "cat", 0, 2, 3, 4, 4));
+  folder.put("ImageSets/Main/val.txt", "2\n");
+
+  const DetectionDataset all(
+      {.images = folder.images(), .annotations = folder.path("Annotations")});
+  EXPECT_EQ(all.size(), 2);
+  EXPECT_EQ(all.classes(), (Names{"cat", "dog"}));
+  EXPECT_EQ(all.objects(0, 30, 40), (Boxes{{1, {0, 0, 40, 30}}}));  // without the difficult one
+  EXPECT_EQ(all.objects(1, 30, 40), (Boxes{{0, {1, 2, 4, 4}}}));
+  EXPECT_EQ(all.points().size(), 1u);
+  const DetectionDataset val({.images = folder.images(),
+                              .annotations = folder.path("ImageSets/Main/val.txt"),
+                              .class_names = {"dog", "cat"}});
+  EXPECT_EQ(val.size(), 1);
+  EXPECT_EQ(val.objects(0, 30, 40), (Boxes{{1, {1, 2, 4, 4}}}));
+}
+
+TEST(DetectionDataset, Mistakes) {
+  DetectionFolder folder;
+  const auto said_of = [](const std::string& images, const std::string& annotations) {
+    return complaint([&] { DetectionDataset({.images = images, .annotations = annotations}); });
+  };
+  const std::string good = folder.options().annotations;
+  EXPECT_EQ(said_of(folder.images(), good),
+            good + ": none of its 0 pictures is in " + folder.images());
+  EXPECT_EQ(said_of("/nonexistent", good),
+            "DetectionDataset: images must be a folder, got '/nonexistent'");
+  EXPECT_TRUE(
+      contains(said_of(folder.images(), folder.path("a.csv")), "must be a COCO file (.json)"));
+  EXPECT_TRUE(contains(said_of(folder.images(), folder.path("a.json")), "cannot read"));
+  folder.put("cut.json", folder.truth.dump().substr(0, 40));
+  const std::string said = said_of(folder.images(), folder.path("cut.json"));
+  EXPECT_TRUE(contains(said, "cut.json: ") && contains(said, "not JSON")) << said;
+  folder.add_picture(1, 4, 4);
+  folder.write_picture(1, 4, 4);
+  folder.add_object(1, 4, {1, 1, 1, 1});
+  folder.put("unknown.json", folder.truth.dump());
+  EXPECT_EQ(said_of(folder.images(), folder.path("unknown.json")),
+            folder.path("unknown.json") +
+                ": annotations[0] (id 1): category_id must be an id in categories, got 4");
+}
+
+}  // namespace
+}  // namespace qna::data

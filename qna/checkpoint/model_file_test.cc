@@ -6,10 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
-#include "qna/checkpoint/tensor_bytes.h"
-#include "qna/format/safetensors.h"
+#include "qna/checkpoint/file_test.h"
 #include "qna/ops/tensors_test.h"
 
 namespace qna::checkpoint {
@@ -19,6 +17,8 @@ using nlohmann::json;
 using ops::testing::complaint;
 using ops::testing::expect_complaint;
 using ops::testing::near;
+using testing::bytes_of;
+using testing::expect_same_tensors;
 using torch::Tensor;
 
 const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
@@ -35,11 +35,7 @@ models::QnAViTConfig small_config() {
 models::QnAViT make(const models::QnAViTConfig& config, uint64_t seed = 71) {
   torch::manual_seed(seed);
   models::QnAViT model(config);
-  torch::NoGradGuard no_grad;
-  for (Tensor& parameter : model->parameters()) parameter.normal_();
-  for (Tensor& buffer : model->buffers()) {
-    if (buffer.is_floating_point()) buffer.uniform_(0.5, 2);
-  }
+  testing::randomize(*model);
   model->eval();
   return model;
 }
@@ -55,53 +51,7 @@ ModelInfo full_info() {
           .training = {{"epochs", 3}, {"recipe", {{"lr", 1e-3}}}}};
 }
 
-std::string bytes_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-class ModelFile : public ::testing::Test {
- protected:
-  ModelFile() : folder_(testing::TempDir() + "qna_model_file_test") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directory(folder_);
-  }
-  ~ModelFile() override { std::filesystem::remove_all(folder_); }
-  std::string path(const std::string& name = "model.safetensors") const {
-    return folder_ + "/" + name;
-  }
-
-  // The file of `path()` again, with its parts changed.
-  using Metadata = std::map<std::string, std::string>;
-  using Tensors = std::map<std::string, Tensor>;
-  template <typename Change>
-  std::string changed(const Change& change) {
-    const format::SafetensorsFile file(path());
-    Metadata metadata = file.metadata();
-    Tensors tensors;
-    for (const auto& view : file.tensors()) tensors[view.name] = tensor_from(view, "test");
-    change(metadata, tensors);
-    std::vector<format::TensorView> views;
-    for (const auto& [name, tensor] : tensors) views.push_back(view_of(name, tensor));
-    const std::string out = path("changed.safetensors");
-    format::write_safetensors(out, views, metadata);
-    return out;
-  }
-
- private:
-  std::string folder_;
-};
-
-void expect_same_tensors(const models::QnAViT& got, const models::QnAViT& expected) {
-  const auto a = named_tensors(*got);
-  const auto b = named_tensors(*expected);
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(a[i].first, b[i].first);
-    EXPECT_TRUE(torch::equal(a[i].second, b[i].second)) << a[i].first;
-  }
-}
+using ModelFile = testing::FileTest;
 
 TEST_F(ModelFile, RoundTripIsExact) {
   for (const auto stem : {models::StemKind::kPatch, models::StemKind::kResNet}) {
@@ -116,7 +66,7 @@ TEST_F(ModelFile, RoundTripIsExact) {
       EXPECT_TRUE(loaded.report.empty());
       EXPECT_FALSE(loaded.model->is_training());
       EXPECT_EQ(loaded.model->config(), config);
-      expect_same_tensors(loaded.model, model);
+      expect_same_tensors(*loaded.model, *model);
       const Tensor x = torch::randn({1, 32, 48, 3});
       EXPECT_TRUE(torch::equal(loaded.model->forward(x), models::QnAViT(model)->forward(x)));
     }
@@ -130,7 +80,7 @@ TEST_F(ModelFile, EveryDownsampling) {
     config.downsample = way;
     const models::QnAViT model = make(config);
     save_model(path(), model, {});
-    expect_same_tensors(load_model(path()).model, model);
+    expect_same_tensors(*load_model(path()).model, *model);
   }
 }
 
@@ -260,7 +210,7 @@ TEST_F(ModelFile, AnotherWindow) {
 
   models::QnAViT other = make(config, 72);
   EXPECT_EQ(load_weights(other, path()), loaded.report);
-  expect_same_tensors(other, loaded.model);
+  expect_same_tensors(*other, *loaded.model);
 }
 
 TEST_F(ModelFile, MissingAndExtraTensors) {
@@ -303,7 +253,7 @@ TEST_F(ModelFile, FailedLoadChangesNothing) {
       changed([](Metadata&, Tensors& tensors) { tensors["more"] = torch::ones({2}); });
   models::QnAViT model = make(small_config(), 73);
   EXPECT_NE(complaint([&] { load_weights(model, extra); }), "");
-  expect_same_tensors(model, make(small_config(), 73));
+  expect_same_tensors(*model, *make(small_config(), 73));
 }
 
 TEST_F(ModelFile, WrongMetadata) {
@@ -330,6 +280,15 @@ TEST_F(ModelFile, WrongMetadata) {
   expect_complaint([&] { load_model(without); }, {without.c_str(), "no model configuration"});
 }
 
+TEST_F(ModelFile, UnknownKind) {
+  save_model(path(), make(small_config()), {});
+  const std::string other =
+      changed([](Metadata& metadata, Tensors&) { metadata["kind"] = "diffuser"; });
+  models::QnAViT model = make(small_config());
+  expect_complaint([&] { load_model(other); }, {other.c_str(), "kind", "'diffuser'"});
+  expect_complaint([&] { load_weights(model, other); }, {other.c_str(), "kind", "'diffuser'"});
+}
+
 TEST_F(ModelFile, BrokenFiles) {
   expect_complaint([&] { load_model(path("none")); }, {"none"});
   std::ofstream(path(), std::ios::binary) << "not a model";
@@ -352,10 +311,8 @@ TEST_F(ModelFile, FailedSaveLeavesTheFile) {
   wrong.preprocess.mean = wrong.preprocess.std = {0.5f};
   expect_complaint([&] { save_model(path(), model, wrong); }, {"3 channels", "makes 1"});
   EXPECT_EQ(bytes_of(path()), before);
-  EXPECT_EQ(
-      std::distance(std::filesystem::directory_iterator(testing::TempDir() + "qna_model_file_test"),
-                    {}),
-      1);  // nothing half-written beside it
+  // Nothing half-written beside it.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder()), {}), 1);
   EXPECT_NE(complaint([&] { save_model(path("no/such/folder.safetensors"), model, {}); }), "");
 }
 

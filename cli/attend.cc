@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <set>
 
 #include "cli/model_argument.h"
+#include "cli/output_folder.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -18,6 +18,7 @@
 #include "qna/image/write_png.h"
 #include "qna/report/html.h"
 #include "qna/tasks/attention_sheets.h"
+#include "qna/tasks/picture_tensor.h"
 
 namespace qna::cli {
 namespace {
@@ -77,20 +78,6 @@ Image read_at(const std::string& path, const InputSize& size, data::Preprocess p
   return exact ? cut_to(picture, size.exact, preprocess.filter) : data::fit(picture, preprocess);
 }
 
-torch::Tensor to_tensor(const Image& picture, const data::Preprocess& preprocess) {
-  torch::Tensor x = torch::empty({1, picture.height, picture.width, picture.channels});
-  data::to_floats(picture, preprocess, x.data_ptr<float>());
-  return x;
-}
-
-// "photos/cat.jpg" -> "cat"; "cat-2" if some other picture has that name.
-std::string unique_stem(const std::string& path, std::set<std::string>& taken) {
-  const std::string stem = fs::path(path).stem().string();
-  std::string name = stem;
-  for (int i = 2; !taken.insert(name).second; ++i) name = fmt::format("{}-{}", stem, i);
-  return name;
-}
-
 // A page that shows the files, which lie beside it.
 class Page {
  public:
@@ -145,9 +132,7 @@ void run(const Arguments& a) {
   const models::AttentionOptions options{.layers = choose_layers(loaded.model, a),
                                          .kernel_side = a.kernels ? tasks::kKernelSide : 0};
   const std::vector<std::string> paths = data::find_images(a.images);
-  std::error_code error;
-  fs::create_directories(a.out, error);
-  check(!error, "--out: {} cannot be made: {}", a.out, error.message());
+  make_output_folder(a.out);
 
   Page page;
   const auto write = [&](const std::string& file, const Image& sheet) {
@@ -157,7 +142,7 @@ void run(const Arguments& a) {
     fmt::print("{}\n", path);
     std::fflush(stdout);
   };
-  std::set<std::string> stems;
+  UniqueStems stems;
   int64_t failed = 0;
   Progress progress(static_cast<int64_t>(paths.size()));
   for (size_t i = 0; i < paths.size(); ++i) {
@@ -171,11 +156,11 @@ void run(const Arguments& a) {
       continue;
     }
     const Image photo = image::to_channels(seen, 3);
-    const std::string stem = unique_stem(paths[i], stems);
+    const std::string stem = stems.of(paths[i]);
     const std::string name = fs::path(paths[i]).filename().string();
     page.add_picture(paths[i]);
     for (const models::LayerAttention& attention :
-         models::attention_of(loaded.model, to_tensor(seen, preprocess), options)) {
+         models::attention_of(loaded.model, tasks::picture_tensor(seen, preprocess), options)) {
       const std::string file = stem + "." + attention.layer.name;
       write(file + ".png", tasks::attention_sheet(photo, name, attention, a.style));
       if (attention.kernels.attention.defined()) {

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   qna::cli::add_coco_eval(app);
   qna::cli::add_data(app);
   qna::cli::add_predict(app);
+  qna::cli::add_detect(app);
   qna::cli::add_features(app);
   qna::cli::add_attend(app);
   qna::cli::add_bench(app);

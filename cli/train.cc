@@ -15,6 +15,7 @@
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
 #include "qna/tasks/classification.h"
+#include "qna/tasks/detection.h"
 #include "qna/train/local_processes.h"
 #include "qna/train/run_report.h"
 #include "qna/train/trainer.h"
@@ -44,7 +45,8 @@ std::unique_ptr<tasks::Task> make_task(const train::Recipe& recipe, const tasks:
   if (recipe.task == "classification") {
     return std::make_unique<tasks::Classification>(recipe.sections, run);
   }
-  fail("recipe: task must be classification, got '{}'", recipe.task);
+  if (recipe.task == "detection") return std::make_unique<tasks::Detection>(recipe.sections, run);
+  fail("recipe: task must be classification or detection, got '{}'", recipe.task);
 }
 
 // Cores are shared among the processes of a machine, unless somebody decided already.
@@ -167,8 +169,11 @@ void run_process(const Arguments& a, const train::Recipe& recipe, const train::R
   fmt::print("\nbest   {:.2f} in epoch {}, after {} of training\n", *result.state.best,
              result.state.best_epoch + 1, duration(result.state.seconds));
   fmt::print("files  {}\n       {}\n", file("best.safetensors"), report);
-  fmt::print("\nNext: qna predict {} PICTURE...\n", file("best.safetensors"));
-  fmt::print("      qna attend {} PICTURE... -o maps/\n", file("best.safetensors"));
+  const char* before = "\nNext: ";
+  for (const std::string& command : task->next_commands(file("best.safetensors"))) {
+    fmt::print("{}{}\n", before, command);
+    before = "      ";
+  }
 }
 
 void run(const Arguments& a) {

@@ -17,6 +17,7 @@ void add_eval(CLI::App& app);
 void add_coco_eval(CLI::App& app);
 void add_data(CLI::App& app);
 void add_predict(CLI::App& app);
+void add_detect(CLI::App& app);
 void add_features(CLI::App& app);
 void add_attend(CLI::App& app);
 void add_bench(CLI::App& app);

@@ -5,7 +5,8 @@
 //   qna::models::QnAViT            the networks, and their list                 qna/models/
 //   qna::models::Detr              DETR and DETR-QnA, and their list            qna/models/
 //   qna::tasks::set_loss           DETR's loss; detections: boxes in pixels     qna/tasks/
-//   qna::checkpoint::load_model    weights from and to files                    qna/checkpoint/
+//   qna::checkpoint::load_model,   weights from and to files                    qna/checkpoint/
+//     load_detector
 //   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
 //   qna::nn::Sasa, HaloAttention,  its rivals, torch modules too                qna/nn/sasa.h, ...
 //     WindowSelfAttention, Convolution
@@ -23,13 +24,16 @@
 #pragma once
 
 #include "qna/base/error.h"
+#include "qna/checkpoint/detector_file.h"
 #include "qna/checkpoint/import_flax.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/coco/annotations.h"
 #include "qna/coco/evaluate.h"
 #include "qna/coco/results.h"
 #include "qna/coco/summary.h"
+#include "qna/coco/voc.h"
 #include "qna/data/augment.h"
+#include "qna/data/detection_loader.h"
 #include "qna/data/loader.h"
 #include "qna/data/mix.h"
 #include "qna/data/open_dataset.h"

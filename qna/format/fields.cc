@@ -90,6 +90,14 @@ void Fields::operator()(const char* key, std::array<double, 2>& field) const {
   for (int i = 0; i < 2; ++i) field[i] = number(key, (*value)[i]);
 }
 
+void Fields::operator()(const char* key, std::vector<int64_t>& field) const {
+  const json* value = find(key);
+  if (value == nullptr) return;
+  if (!value->is_array()) reject(key, *value, "a list of whole numbers");
+  field.clear();
+  for (const json& cell : *value) field.push_back(integer(key, cell));
+}
+
 void Fields::operator()(const char* key, std::vector<std::string>& field) const {
   const json* value = find(key);
   if (value == nullptr) return;

@@ -43,6 +43,7 @@ class Fields {
   void operator()(const char* key, std::array<int64_t, 2>& field) const;
   void operator()(const char* key, std::array<double, 2>& field) const;
   void operator()(const char* key, std::vector<std::string>& field) const;
+  void operator()(const char* key, std::vector<int64_t>& field) const;
 
   template <typename Enum, size_t n>
   void choose(const char* key, Enum& field, const EnumName<Enum> (&names)[n]) const {

@@ -50,6 +50,21 @@ torch::Tensor BackboneImpl::forward(const torch::Tensor& x, const torch::Tensor&
   return norm->forward(qna_vit->forward_features(x, mask));
 }
 
+void BackboneImpl::train(bool on) {
+  Cloneable::train(on);
+  for (const auto& module : modules(/*include_self=*/false)) {
+    if (auto* norm = module->as<torch::nn::BatchNorm2dImpl>()) norm->eval();
+  }
+}
+
+void BackboneImpl::freeze_first_stage() {
+  if (resnet) return resnet->freeze_first_stage();
+  for (const auto& item : qna_vit->named_parameters()) {
+    const bool first = item.key().starts_with("stem.") || item.key().starts_with("stages.0.");
+    if (first) item.value().requires_grad_(false);
+  }
+}
+
 torch::Tensor BackboneImpl::mask_of(const torch::Tensor& mask) const {
   if (resnet) return resnet->mask_of(mask);
   return qna_vit->mask_at(mask, qna_vit->stages.size() - 1);

@@ -27,6 +27,9 @@ class BackboneImpl : public torch::nn::Cloneable<BackboneImpl> {
   // x [B, H, W, 3], mask [B, H, W] bool, true where there is an image -> [B, h, w, features].
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   torch::Tensor mask_of(const torch::Tensor& mask) const;  // of the last map
+  // BatchNorm stays as it is in evaluation: a few images, padded, say little about all.
+  void train(bool on = true) override;
+  void freeze_first_stage();  // and the stem: they see so many pixels, and have least to learn
   void reset() override;
 
   ResNet resnet{nullptr};  // one of the two; both are called "body"

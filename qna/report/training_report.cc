@@ -63,7 +63,7 @@ std::string sample_grid(const std::vector<Sample>& samples) {
   return html + "</div>\n";
 }
 
-std::string attention_grid(const std::vector<viz::Captioned>& pictures) {
+std::string picture_grid(const std::vector<viz::Captioned>& pictures) {
   std::string html = "<div class=\"pictures large\">\n";
   for (const viz::Captioned& each : pictures) {
     html +=
@@ -91,7 +91,10 @@ std::string to_html(const TrainingReport& report) {
   }
   if (!report.samples.empty()) body += card("Samples", sample_grid(report.samples));
   if (!report.attention.empty()) {
-    body += card("Where the model looks", attention_grid(report.attention));
+    body += card("Where the model looks", picture_grid(report.attention));
+  }
+  for (const Gallery& gallery : report.galleries) {
+    body += card(gallery.title, picture_grid(gallery.pictures));
   }
   if (!report.recipe.empty()) {
     body += card("Recipe", fmt::format("<pre>{}</pre>\n", escape(report.recipe)));

@@ -21,6 +21,12 @@ struct Sample {
   bool right = false;
 };
 
+// Pictures under a heading.
+struct Gallery {
+  std::string title;
+  std::vector<viz::Captioned> pictures;
+};
+
 // All text is plain text. A part that is empty has no place on the page.
 struct TrainingReport {
   std::string title = {};
@@ -29,12 +35,13 @@ struct TrainingReport {
   Confusion confusion = {};
   std::vector<Sample> samples = {};
   std::vector<viz::Captioned> attention = {};
+  std::vector<Gallery> galleries = {};
   std::string recipe = {};  // TOML
   std::vector<std::pair<std::string, std::string>> machine = {};
   std::vector<std::string> notes = {};
 };
 
-// The same report gives the same bytes. Samples are shrunk to 224 pixels and attention pictures to
+// The same report gives the same bytes. Samples are shrunk to 224 pixels and all other pictures to
 // 1024 at their longer side.
 std::string to_html(const TrainingReport& report);
 

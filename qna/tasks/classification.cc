@@ -23,18 +23,12 @@ Tensor images_of(const data::Batch& batch) {
   return view_of(batch.pixels, {batch.count, batch.height, batch.width, batch.channels});
 }
 
-data::LoaderOptions loader_options(const ClassificationOptions& o, const Run& run, bool training,
-                                   int64_t classes) {
-  return {.batch = run.batch,
-          .workers = static_cast<int>(o.workers > 0 ? o.workers : run.threads),
-          .seed = static_cast<uint64_t>(run.seed),
-          .shuffle = training,
-          .rank = run.rank,
-          .ranks = run.ranks,
-          .skip_broken = o.skip_broken,
-          .cache_bytes = static_cast<size_t>(o.cache_mb) << 20,
-          .classes = classes,
-          .label_smoothing = training ? o.label_smoothing : 0};
+data::LoaderOptions labelled_options(const ClassificationOptions& o, const Run& run, bool training,
+                                     int64_t classes) {
+  data::LoaderOptions options = loader_options(o.reading, run, training);
+  options.classes = classes;
+  options.label_smoothing = training ? o.label_smoothing : 0;
+  return options;
 }
 
 }  // namespace
@@ -98,9 +92,9 @@ Classification::Classification(const nlohmann::json& sections, const Run& run)
   if (!options_.weights.empty()) load_report_ = checkpoint::load_weights(model_, options_.weights);
   train_ =
       std::make_unique<data::Loader>(train_set_, options_.preprocess, options_.augment,
-                                     options_.mix, loader_options(options_, run, true, classes));
+                                     options_.mix, labelled_options(options_, run, true, classes));
   val_ = std::make_unique<data::Loader>(val_set_, options_.preprocess, std::nullopt, data::Mix{},
-                                        loader_options(options_, run, false, classes));
+                                        labelled_options(options_, run, false, classes));
 }
 
 std::vector<std::string> Classification::describe() const {
@@ -171,6 +165,11 @@ std::vector<std::string> Classification::broken() const {
   std::vector<std::string> all = train_->broken();
   for (const std::string& line : val_->broken()) all.push_back(line);
   return all;
+}
+
+std::vector<std::string> Classification::next_commands(const std::string& file) const {
+  return {fmt::format("qna predict {} PICTURE...", file),
+          fmt::format("qna attend {} PICTURE... -o maps/", file)};
 }
 
 }  // namespace qna::tasks

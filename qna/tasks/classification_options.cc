@@ -15,7 +15,6 @@ using nlohmann::json;
 
 constexpr EnumName<image::Filter> kFilters[] = {{image::Filter::kBilinear, "bilinear"},
                                                 {image::Filter::kBicubic, "bicubic"}};
-constexpr EnumName<bool> kBroken[] = {{false, "stop"}, {true, "skip"}};
 
 void read_model(const Fields& fields, ClassificationOptions& o) {
   fields("name", o.model);
@@ -33,15 +32,9 @@ void read_data(const Fields& fields, ClassificationOptions& o) {
   fields("split_seed", seed);
   o.data.split_seed = static_cast<uint64_t>(seed);
   fields("class_names", o.class_names);
-  fields("workers", o.workers);
-  fields("cache_mb", o.cache_mb);
-  fields.choose("broken", o.skip_broken, kBroken);
+  read_reading(fields, o.reading);
   fields.refuse_unknown();
   check(!o.data.path.empty(), "recipe: data.path is missing; give it with --set data.path=FOLDER");
-  check(o.workers >= 0 && o.workers <= 1024, "recipe: data.workers must be from 0 to 1024, got {}",
-        o.workers);
-  check(o.cache_mb >= 0 && o.cache_mb <= (1 << 24),
-        "recipe: data.cache_mb must be from 0 to {}, got {}", 1 << 24, o.cache_mb);
 }
 
 data::Augment read_augment(const Fields& fields, const data::Preprocess& preprocess) {

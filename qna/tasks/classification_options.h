@@ -10,6 +10,7 @@
 #include "qna/data/open_dataset.h"
 #include "qna/data/preprocess.h"
 #include "qna/models/config.h"
+#include "qna/tasks/reading_options.h"
 
 namespace qna::tasks {
 
@@ -26,9 +27,7 @@ struct ClassificationOptions {
   std::vector<std::string> class_names;
   std::string train = "train";  // names of the splits
   std::string val = "val";
-  int64_t workers = 0;      // threads that read; 0: as many as compute
-  int64_t cache_mb = 2048;  // of decoded pictures
-  bool skip_broken = false;
+  ReadingOptions reading;
 
   data::Preprocess preprocess;           // [preprocess]: of validation and prediction
   std::optional<data::Augment> augment;  // [augment]; none: as in validation

@@ -6,6 +6,7 @@
 #include "qna/image/color.h"
 #include "qna/tasks/attention_sheets.h"
 #include "qna/tasks/classification.h"
+#include "qna/tasks/picture_tensor.h"
 
 namespace qna::tasks {
 namespace {
@@ -54,8 +55,7 @@ void Classification::add_to_report(report::TrainingReport& report) {
                               .confidence = p.confidence,
                               .right = p.label == p.predicted});
     if (i % every != 0 || layers.empty()) continue;
-    torch::Tensor x = torch::empty({1, seen.height, seen.width, seen.channels});
-    data::to_floats(seen, options_.preprocess, x.data_ptr<float>());
+    const torch::Tensor x = picture_tensor(seen, options_.preprocess);
     // The last layer with learned queries: near enough to the end to show what matters.
     const auto found = std::find_if(layers.rbegin(), layers.rend(), [&](const std::string& name) {
       return models::find_attention_layer(model_, name).learned_queries;

@@ -25,10 +25,11 @@ std::vector<Detections> detections(const torch::Tensor& logits, const torch::Ten
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto height = static_cast<double>(sizes[i][0]), width = static_cast<double>(sizes[i][1]);
     const torch::Tensor pixels = torch::tensor({width, height, width, height}, boxes.options());
-    Detections found{scores[i], labels[i], corners[i] * pixels};
+    const auto n = static_cast<int64_t>(i);
+    Detections found{scores[n], labels[n], corners[n] * pixels, torch::arange(labels.size(1))};
     const auto keep = [&](const torch::Tensor& indices) {
       found = {found.scores.index_select(0, indices), found.labels.index_select(0, indices),
-               found.boxes.index_select(0, indices)};
+               found.boxes.index_select(0, indices), found.queries.index_select(0, indices)};
     };
     if (options.threshold > 0) keep((found.scores >= options.threshold).nonzero().squeeze(1));
     if (options.sorted) keep(found.scores.argsort(/*stable=*/true, 0, /*descending=*/true));

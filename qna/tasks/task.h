@@ -55,8 +55,10 @@ class Task {
                     const NamedTensors& extra) = 0;
   // What could not be read so far; for logs.
   virtual std::vector<std::string> broken() const = 0;
-  // Of the last evaluate(): confusion, samples, attention.
+  // Of the last evaluate(): pictures and charts.
   virtual void add_to_report(report::TrainingReport& report) = 0;
+  // What people may want to do with the trained file.
+  virtual std::vector<std::string> next_commands(const std::string& file) const = 0;
 };
 
 }  // namespace qna::tasks

@@ -1,0 +1,272 @@
+#include "qna/tasks/detection.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "qna/base/error.h"
+#include "qna/coco/summary.h"
+#include "qna/models/detr_cost.h"
+#include "qna/tasks/detection_batch.h"
+#include "qna/tasks/detections.h"
+
+namespace qna::tasks {
+namespace {
+
+using torch::Tensor;
+
+std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories) {
+  std::vector<int64_t> ids;
+  for (const coco::Category& category : categories) ids.push_back(category.id);
+  return ids;
+}
+
+// What every picture gave, over all processes, each of which fills in its own pictures.
+class Findings {
+ public:
+  Findings(int64_t pictures, int64_t queries)
+      : numbers_(torch::zeros({pictures, queries, 6}, torch::kDouble)),
+        seen_(torch::zeros({pictures}, torch::kDouble)) {}
+
+  void put(int64_t picture, const Detections& found) {
+    numbers_[picture] = torch::cat({found.scores.unsqueeze(1).to(torch::kDouble),
+                                    found.labels.unsqueeze(1).to(torch::kDouble),
+                                    found.boxes.to(torch::kDouble)},
+                                   1);
+    seen_[picture] = 1;
+  }
+
+  // Adds up over the processes; then the detections of all pictures that were seen.
+  std::vector<coco::Detection> gather(const Run& run, const std::vector<coco::Picture>& pictures,
+                                      const std::vector<int64_t>& category_ids) {
+    run.sum(numbers_);
+    run.sum(seen_);
+    std::vector<coco::Detection> all;
+    const auto numbers = numbers_.accessor<double, 3>();
+    for (int64_t i = 0; i < numbers.size(0); ++i) {
+      if (seen_[i].item<double>() == 0) continue;
+      for (int64_t query = 0; query < numbers.size(1); ++query) {
+        const auto row = numbers[i][query];
+        const auto label = static_cast<int64_t>(row[1]);
+        all.push_back({.picture_id = pictures[i].id,
+                       .category_id = category_ids[label],
+                       .box = {row[2], row[3], row[4] - row[2], row[5] - row[3]},
+                       .score = row[0]});
+      }
+    }
+    return all;
+  }
+
+  int64_t seen() const { return static_cast<int64_t>(seen_.sum().item<double>()); }
+
+ private:
+  Tensor numbers_;  // [pictures, queries, score + class + corners]
+  Tensor seen_;
+};
+
+// The loss over a whole data set: sums first, their divisors at the end, so that it does not matter
+// which pictures shared a batch.
+class LossSum {
+ public:
+  explicit LossSum(const SetLossOptions& options) : options_(options) {}
+
+  void add(const models::DetrOutput& output, const std::vector<BoxTargets>& targets) {
+    const SetLoss loss = set_loss(output.logits, output.boxes, targets, options_,
+                                  SetLossScale{.objects = 1, .predictions = 1});
+    for (const SetLossTerms& terms : loss.terms) {
+      sums_[0] += options_.class_weight * terms.classes.item<double>();
+      sums_[1] += options_.box_weight * terms.boxes.item<double>() +
+                  options_.giou_weight * terms.giou.item<double>();
+    }
+    const SetLossScale scale = set_loss_scale(targets, output.logits.size(2), options_);
+    sums_[2] += scale.predictions;
+    sums_[3] += scale.objects;
+  }
+
+  double mean(const Run& run) {
+    run.sum(sums_);
+    const auto at = [&](int64_t i) { return sums_[i].item<double>(); };
+    return at(0) / at(2) + at(1) / std::max(1.0, at(3));
+  }
+
+ private:
+  const SetLossOptions& options_;
+  Tensor sums_ = torch::zeros({4}, torch::kDouble);  // classes, boxes; their divisors
+};
+
+// {height, width} in whose pixels the boxes are to be: the annotated size, or else the file's.
+std::array<int64_t, 2> annotated_size(const coco::Picture& picture,
+                                      std::array<int64_t, 2> original) {
+  if (picture.height > 0 && picture.width > 0) return {picture.height, picture.width};
+  return original;
+}
+
+std::shared_ptr<const data::DetectionDataset> open(const data::DetectionDatasetOptions& options) {
+  const auto dataset = std::make_shared<const data::DetectionDataset>(options);
+  check(!dataset->truth().annotations.empty(), "{}: there are no objects in it",
+        options.annotations);
+  return dataset;
+}
+
+}  // namespace
+
+DetectorEvaluation evaluate_detector(models::Detr& model, data::DetectionLoader& loader,
+                                     const data::DetectionDataset& dataset,
+                                     const std::vector<int64_t>& category_ids,
+                                     const SetLossOptions& loss_options, const Run& run,
+                                     const Task::Tell& tell) {
+  const torch::InferenceMode inference;
+  const bool same_classes = category_ids == ids_of(dataset.truth().categories);
+  Findings findings(dataset.size(), model->config().queries);
+  LossSum loss(loss_options);
+  loader.start(0);
+  int64_t done = 0;
+  while (std::optional<data::DetectionBatch> batch = loader.next()) {
+    const DetectorInput input = detector_input(*batch, 0, batch->count);
+    if (!input.slots.empty()) {
+      const models::DetrOutput output = model->forward(input.images, input.mask);
+      if (same_classes) loss.add(output, input.targets);
+      std::vector<std::array<int64_t, 2>> sizes;
+      for (const int64_t slot : input.slots) {
+        sizes.push_back(annotated_size(dataset.truth().pictures[batch->pictures[slot]],
+                                       batch->originals[slot]));
+      }
+      const std::vector<Detections> found =
+          detections(output.logits[-1].to(torch::kFloat), output.boxes[-1].to(torch::kFloat), sizes);
+      for (size_t i = 0; i < found.size(); ++i) {
+        findings.put(batch->pictures[input.slots[i]], found[i]);
+      }
+    }
+    loader.recycle(std::move(*batch));
+    tell(++done, loader.batches());
+  }
+  DetectorEvaluation result;
+  result.detections = findings.gather(run, dataset.truth().pictures, category_ids);
+  result.pictures = findings.seen();
+  check(result.pictures > 0, "evaluation: none of the pictures could be read");
+  result.loss = same_classes ? loss.mean(run) : std::nan("");
+  ThreadRuntime runtime(run.threads);
+  result.numbers = coco::evaluate(dataset.truth(), result.detections, runtime);
+  return result;
+}
+
+Detection::Detection(const nlohmann::json& sections, const Run& run)
+    : run_(run), options_(detection_options(sections)) {
+  detector_config(options_, /*classes=*/1);  // a mistake in it shows before the data is read
+  train_set_ = open(options_.train);
+  val_set_ = open(options_.val);
+  category_ids_ = ids_of(train_set_->truth().categories);
+  check(category_ids_ == ids_of(val_set_->truth().categories) &&
+            train_set_->classes() == val_set_->classes(),
+        "{} and {} must have the same categories; there are {} and {}", options_.train.annotations,
+        options_.val.annotations, train_set_->classes().size(), val_set_->classes().size());
+  model_ = models::Detr(detector_config(options_, static_cast<int64_t>(category_ids_.size())));
+  load();
+  freeze();
+  train_ = std::make_unique<data::DetectionLoader>(train_set_, options_.preprocess,
+                                                   options_.augment,
+                                                   loader_options(options_.reading, run, true));
+  val_ = std::make_unique<data::DetectionLoader>(val_set_, options_.preprocess, std::nullopt,
+                                                 loader_options(options_.reading, run, false));
+}
+
+void Detection::load() {
+  for (const std::string& file : {options_.backbone, options_.weights}) {
+    if (file.empty()) continue;
+    for (const std::string& line : checkpoint::load_detector_weights(model_, file)) {
+      load_report_.push_back(line);
+    }
+  }
+}
+
+void Detection::freeze() {
+  if (options_.freeze == Freeze::kNone) return;
+  models::BackboneImpl& backbone = model_->backbone();
+  if (options_.freeze == Freeze::kFirstStage) return backbone.freeze_first_stage();
+  for (torch::Tensor& parameter : backbone.parameters()) parameter.requires_grad_(false);
+}
+
+std::vector<std::string> Detection::describe() const {
+  int64_t parameters = 0;
+  for (const torch::Tensor& parameter : model_->parameters()) parameters += parameter.numel();
+  std::vector<std::string> lines = {
+      fmt::format("model  {}, {:.2f} M parameters, {} object queries", options_.model,
+                  static_cast<double>(parameters) / 1e6, model_->config().queries),
+      fmt::format("data   {}: {} pictures to train with {} boxes, {} to validate with {}, {} classes",
+                  options_.path, train_set_->size(), train_set_->truth().annotations.size(),
+                  val_set_->size(), val_set_->truth().annotations.size(), category_ids_.size())};
+  for (const auto& set : {train_set_, val_set_}) {
+    if (set->absent().empty()) continue;
+    lines.push_back(fmt::format("data   {} pictures are absent and left out, such as {}",
+                                set->absent().size(), set->absent().front()));
+  }
+  for (const std::string& line : load_report_) lines.push_back("weights  " + line);
+  return lines;
+}
+
+void Detection::start(int64_t epoch, int64_t first_batch) { train_->start(epoch, first_batch); }
+
+int64_t Detection::next() {
+  train_->recycle(std::move(batch_));
+  std::optional<data::DetectionBatch> batch = train_->next();
+  check(batch.has_value(), "detection: there is no further batch in this epoch");
+  batch_ = std::move(*batch);
+  const DetectorInput input = detector_input(batch_, 0, batch_.count);
+  scale_ = set_loss_scale(input.targets, model_->config().queries, options_.loss);
+  Tensor shared = torch::tensor({scale_.objects, scale_.predictions}, torch::kDouble);
+  run_.sum(shared);
+  scale_ = {.objects = shared[0].item<double>(), .predictions = shared[1].item<double>()};
+  return batch_.total;
+}
+
+Tensor Detection::loss(int64_t part, int64_t parts) {
+  const DetectorInput input = detector_input(batch_, batch_.count * part / parts,
+                                             batch_.count * (part + 1) / parts);
+  if (input.slots.empty()) {
+    // No picture here, but the other processes wait for our gradients: zeros.
+    const models::DetrOutput output = model_->forward(torch::zeros({1, 64, 64, 3}));
+    return (output.logits.sum() + output.boxes.sum()).to(torch::kFloat) * 0;
+  }
+  const models::DetrOutput output = model_->forward(input.images, input.mask);
+  return set_loss(output.logits.to(torch::kFloat), output.boxes.to(torch::kFloat), input.targets,
+                  options_.loss, scale_)
+      .total;
+}
+
+Metrics Detection::evaluate(const Tell& tell) {
+  last_ = evaluate_detector(model_, *val_, *val_set_, category_ids_, options_.loss, run_, tell);
+  Metrics metrics;
+  for (const coco::Measure& measure : coco::kMeasures) {
+    const double value = coco::mean(last_.numbers, measure);
+    // -1: there are no objects of that size.
+    if (value >= 0 && !measure.is_recall) metrics.emplace_back(measure.name, 100 * value);
+  }
+  check(!metrics.empty(), "{}: there are no objects to find but crowds", options_.val.annotations);
+  metrics.emplace_back("loss", last_.loss);
+  return metrics;
+}
+
+void Detection::save(const std::string& path, const nlohmann::json& training,
+                     const NamedTensors& extra) {
+  checkpoint::save_detector(path, model_,
+                            {.name = options_.model,
+                             .preprocess = options_.preprocess,
+                             .labels = train_set_->classes(),
+                             .category_ids = category_ids_,
+                             .training = training},
+                            at::kFloat, extra);
+}
+
+std::vector<std::string> Detection::broken() const {
+  std::vector<std::string> all = train_->broken();
+  for (const std::string& line : val_->broken()) all.push_back(line);
+  return all;
+}
+
+std::vector<std::string> Detection::next_commands(const std::string& file) const {
+  return {fmt::format("qna detect {} PICTURE... -o found/", file),
+          fmt::format("qna eval {} {} --annotations {}", file, options_.val.images,
+                      options_.val.annotations)};
+}
+
+}  // namespace qna::tasks

@@ -1,0 +1,69 @@
+// Boxes and their classes: DETR's loss, COCO's numbers.
+#pragma once
+
+#include <memory>
+
+#include "qna/checkpoint/detector_file.h"
+#include "qna/coco/evaluate.h"
+#include "qna/data/detection_loader.h"
+#include "qna/tasks/detection_options.h"
+#include "qna/tasks/task.h"
+
+namespace qna::tasks {
+
+// What a detector says of a data set.
+struct DetectorEvaluation {
+  int64_t pictures = 0;  // that could be read
+  std::vector<coco::Detection> detections;
+  coco::Evaluation numbers;
+  // Over all pictures; NaN where the classes of the model are not those of the data.
+  double loss = 0;
+};
+
+// category_ids: of the model's classes. The loader must be one of evaluation of this data set; it
+// is started here. The model must be in evaluation mode. Pictures that cannot be read count as
+// pictures in which nothing was found.
+DetectorEvaluation evaluate_detector(models::Detr& model, data::DetectionLoader& loader,
+                                     const data::DetectionDataset& dataset,
+                                     const std::vector<int64_t>& category_ids,
+                                     const SetLossOptions& loss, const Run& run,
+                                     const Task::Tell& tell);
+
+class Detection final : public Task {
+ public:
+  Detection(const nlohmann::json& sections, const Run& run);
+
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<std::string> describe() const override;
+  int64_t train_size() const override { return train_set_->size(); }
+  int64_t batches() const override { return train_->batches(); }
+  void start(int64_t epoch, int64_t first_batch) override;
+  int64_t next() override;
+  torch::Tensor loss(int64_t part, int64_t parts) override;
+  Metrics evaluate(const Tell& tell) override;  // AP and its kin in percent, then the loss
+  void save(const std::string& path, const nlohmann::json& training,
+            const NamedTensors& extra) override;
+  std::vector<std::string> broken() const override;
+  void add_to_report(report::TrainingReport& report) override;
+  std::vector<std::string> next_commands(const std::string& file) const override;
+
+ private:
+  void load();
+  void freeze();
+  void add_attention(report::TrainingReport& report);
+
+  const Run run_;
+  const DetectionTaskOptions options_;
+  std::shared_ptr<const data::DetectionDataset> train_set_;
+  std::shared_ptr<const data::DetectionDataset> val_set_;
+  models::Detr model_{nullptr};
+  std::vector<int64_t> category_ids_;
+  std::vector<std::string> load_report_;
+  std::unique_ptr<data::DetectionLoader> train_;
+  std::unique_ptr<data::DetectionLoader> val_;
+  data::DetectionBatch batch_;
+  SetLossScale scale_;  // of the whole batch, over all processes
+  DetectorEvaluation last_;
+};
+
+}  // namespace qna::tasks

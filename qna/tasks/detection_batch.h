@@ -1,0 +1,20 @@
+// From a batch of pictures with boxes to what a detector and its loss take.
+#pragma once
+
+#include "qna/data/detection_loader.h"
+#include "qna/tasks/set_loss.h"
+
+namespace qna::tasks {
+
+// The pictures of a batch that could be read, cut to the largest of them.
+struct DetectorInput {
+  std::vector<int64_t> slots;         // their places in the batch
+  torch::Tensor images;               // [n, H, W, 3]; may view the batch, which must stay
+  torch::Tensor mask;                 // [n, H, W] bool; undefined where all pictures are as large
+  std::vector<BoxTargets> targets;    // of each
+};
+
+// Of the places first .. last - 1.
+DetectorInput detector_input(const data::DetectionBatch& batch, int64_t first, int64_t last);
+
+}  // namespace qna::tasks

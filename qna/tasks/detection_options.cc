@@ -1,0 +1,128 @@
+#include "qna/tasks/detection_options.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "qna/base/error.h"
+#include "qna/checkpoint/model_file.h"
+#include "qna/format/fields.h"
+#include "qna/models/detectors.h"
+
+namespace qna::tasks {
+namespace {
+
+using format::EnumName;
+using format::Fields;
+using nlohmann::json;
+
+constexpr EnumName<Freeze> kFreeze[] = {{Freeze::kNone, "none"},
+                                        {Freeze::kFirstStage, "first_stage"},
+                                        {Freeze::kBackbone, "backbone"}};
+constexpr EnumName<bool> kAbsent[] = {{false, "stop"}, {true, "skip"}};
+
+void read_model(const Fields& fields, DetectionTaskOptions& o) {
+  fields("name", o.model);
+  fields("backbone", o.backbone);
+  fields("weights", o.weights);
+  fields.choose("freeze", o.freeze, kFreeze);
+  o.config = fields.table("config").object();
+  fields.refuse_unknown();
+}
+
+std::string below(const std::string& folder, const std::string& path) {
+  return (std::filesystem::path(folder) / path).string();  // an absolute path stays
+}
+
+void read_data(const Fields& fields, DetectionTaskOptions& o) {
+  fields("path", o.path);
+  fields("train", o.train.annotations);
+  fields("train_images", o.train.images);
+  fields("val", o.val.annotations);
+  fields("val_images", o.val.images);
+  fields("limit", o.train.limit);
+  fields.choose("absent", o.train.skip_absent, kAbsent);
+  fields("class_names", o.train.class_names);
+  read_reading(fields, o.reading);
+  fields.refuse_unknown();
+  check(!o.path.empty(), "recipe: data.path is missing; give it with --set data.path=FOLDER");
+  check(o.train.limit >= 0, "recipe: data.limit must be at least 0, got {}", o.train.limit);
+  o.val.limit = o.train.limit;
+  o.val.skip_absent = o.train.skip_absent;
+  o.val.class_names = o.train.class_names;
+  for (data::DetectionDatasetOptions* set : {&o.train, &o.val}) {
+    set->annotations = below(o.path, set->annotations);
+    set->images = below(o.path, set->images);
+  }
+}
+
+data::DetectionAugment read_augment(const Fields& fields) {
+  data::DetectionAugment a;
+  fields("flip", a.flip);
+  fields("shorter", a.shorter);
+  fields("longest", a.longest);
+  fields("crop", a.crop);
+  fields("crop_shorter", a.crop_shorter);
+  fields("crop_size", a.crop_size);
+  fields("color_jitter", a.color_jitter);
+  fields.refuse_unknown();
+  data::check_augment(a, "recipe: augment");
+  return a;
+}
+
+void read_loss(const Fields& fields, SetLossOptions& loss) {
+  const std::pair<const char*, double*> rows[] = {
+      {"class_cost", &loss.class_cost},   {"box_cost", &loss.box_cost},
+      {"giou_cost", &loss.giou_cost},     {"class_weight", &loss.class_weight},
+      {"box_weight", &loss.box_weight},   {"giou_weight", &loss.giou_weight},
+      {"no_object", &loss.no_object}};
+  for (const auto& [key, value] : rows) {
+    fields(key, *value);
+    check(std::isfinite(*value) && *value >= 0, "recipe: loss.{} must be at least 0, got {}", key,
+          *value);
+  }
+  fields.refuse_unknown();
+  check(loss.no_object > 0, "recipe: loss.no_object must be above 0, got {}", loss.no_object);
+}
+
+}  // namespace
+
+DetectionTaskOptions detection_options(const json& sections) {
+  DetectionTaskOptions o;
+  const Fields fields(sections, "recipe");
+  read_model(fields.table("model"), o);
+  read_data(fields.table("data"), o);
+  // What a detector's pictures are: whole, resized by the shorter side.
+  json preprocess = {
+      {"resize", 800}, {"longest", 1333}, {"crop", {0, 0}}, {"filter", "bilinear"}};
+  preprocess.update(fields.table("preprocess").object());
+  o.preprocess = data::preprocess_from_json(preprocess, "recipe: preprocess");
+  check(o.preprocess.crop[0] == 0, "recipe: preprocess.crop must be [0, 0]: a detector sees all");
+  check(o.preprocess.channels() == 3, "recipe: preprocess.mean must have 3 numbers, got {}",
+        o.preprocess.channels());
+  if (fields.find("augment") != nullptr) o.augment = read_augment(fields.table("augment"));
+  read_loss(fields.table("loss"), o.loss);
+  fields.refuse_unknown();
+  return o;
+}
+
+models::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t classes) {
+  json config = models::to_json(models::find_detector(options.model).config);
+  check(!options.config.contains("classes"),
+        "recipe: model.config.classes is decided by the data and must not be given");
+  if (!options.backbone.empty()) {
+    check(!options.config.contains("backbone"),
+          "recipe: model.backbone and model.config.backbone must not both be given");
+    models::QnAViTConfig backbone = checkpoint::load_model(options.backbone).model->config();
+    backbone.classes = 0;
+    config["backbone"] = models::to_json(backbone);
+  }
+  config.merge_patch(options.config);
+  config["classes"] = classes;
+  try {
+    return models::detr_config_from_json(config);
+  } catch (const Error& error) {
+    fail("recipe: model.config: {}", error.what());
+  }
+}
+
+}  // namespace qna::tasks

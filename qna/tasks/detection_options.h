@@ -1,0 +1,52 @@
+// The sections of a recipe that belong to detection.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "qna/data/detection_augment.h"
+#include "qna/data/detection_dataset.h"
+#include "qna/data/preprocess.h"
+#include "qna/models/detr_config.h"
+#include "qna/tasks/reading_options.h"
+#include "qna/tasks/set_loss.h"
+
+namespace qna::tasks {
+
+enum class Freeze {
+  kNone,
+  kFirstStage,  // stem and first stage, as DETR does with a ResNet
+  kBackbone,
+};
+
+struct DetectionTaskOptions {
+  // [model]: a name of the list of detectors, and what differs from it in [model.config]. The
+  // classes are those of the data.
+  std::string model = "detr_r50";
+  nlohmann::json config = nlohmann::json::object();
+  std::string backbone;  // a classifier's file: its network and weights are the backbone
+  std::string weights;   // a file to start from: a detector's, or a classifier's for the backbone
+  Freeze freeze = Freeze::kNone;
+
+  // [data]: paths below data.path; `limit` and `absent` hold for both.
+  std::string path;
+  data::DetectionDatasetOptions train = {.images = "train2017",
+                                         .annotations = "annotations/instances_train2017.json"};
+  data::DetectionDatasetOptions val = {.images = "val2017",
+                                       .annotations = "annotations/instances_val2017.json"};
+  ReadingOptions reading;
+
+  data::Preprocess preprocess;                    // [preprocess]: of validation and detection
+  std::optional<data::DetectionAugment> augment;  // [augment]; none: as in validation
+  SetLossOptions loss;                            // [loss]
+};
+
+// sections: model, data, preprocess, augment, loss. Throws qna::Error that begins with "recipe: "
+// for unknown keys and wrong values.
+DetectionTaskOptions detection_options(const nlohmann::json& sections);
+
+// The configuration of the network: the list's with the changes.
+models::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t classes);
+
+}  // namespace qna::tasks

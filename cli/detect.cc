@@ -79,10 +79,9 @@ class Detector {
   void look_at(const std::string& path, size_t place, Progress& progress) {
     const image::Image photo = image::read_image(path);
     const int64_t id = ids_.of(path, place);
-    const tasks::FoundObjects objects =
-        tasks::find_objects(loaded_.model, photo, loaded_.info.preprocess,
-                            {.threshold = arguments_.threshold, .sorted = true},
-                            arguments_.attention);
+    const tasks::FoundObjects objects = tasks::find_objects(
+        loaded_.model, photo, loaded_.info.preprocess,
+        {.threshold = arguments_.threshold, .sorted = true}, arguments_.attention);
     const int64_t count = objects.found.scores.size(0);
     std::vector<tasks::DrawnBox> boxes;
     for (int64_t i = 0; i < count; ++i) {
@@ -190,8 +189,7 @@ void add_detect(CLI::App& app) {
       ->check(CLI::Range(0.0, 1.0));
   verb->add_option("--size", a->size, "Shorter side to look at [as the weights file says]")
       ->check(CLI::Range(int64_t{16}, int64_t{8192}));
-  verb->add_flag("--attention", a->attention,
-                 "Also draw where the decoder looks for each object");
+  verb->add_flag("--attention", a->attention, "Also draw where the decoder looks for each object");
   verb->footer(
       "A picture that cannot be read is reported and does not stop the rest; the exit status then\n"
       "is 1. For `qna coco-eval`, write all detections: --threshold 0.\n\n"

@@ -114,10 +114,12 @@ void run_classifier(const Arguments& a) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("eval", "Measure a model on labelled pictures, or a detector on boxes");
+  CLI::App* verb =
+      app.add_subcommand("eval", "Measure a model on labelled pictures, or a detector on boxes");
   auto a = std::make_shared<Arguments>();
   verb->add_option("file", a->file, "Weights (.safetensors)")->required()->type_name("FILE");
-  verb->add_option("data", a->data.path, "Class folders, a tar of them, or idx files; of a\n"
+  verb->add_option("data", a->data.path,
+                   "Class folders, a tar of them, or idx files; of a\n"
                    "detector, the folder of pictures")
       ->required()
       ->type_name("DATA");

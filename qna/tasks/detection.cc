@@ -29,10 +29,10 @@ class Findings {
         seen_(torch::zeros({pictures}, torch::kDouble)) {}
 
   void put(int64_t picture, const Detections& found) {
-    numbers_[picture] = torch::cat({found.scores.unsqueeze(1).to(torch::kDouble),
-                                    found.labels.unsqueeze(1).to(torch::kDouble),
-                                    found.boxes.to(torch::kDouble)},
-                                   1);
+    numbers_[picture] =
+        torch::cat({found.scores.unsqueeze(1).to(torch::kDouble),
+                    found.labels.unsqueeze(1).to(torch::kDouble), found.boxes.to(torch::kDouble)},
+                   1);
     seen_[picture] = 1;
   }
 
@@ -131,8 +131,8 @@ DetectorEvaluation evaluate_detector(models::Detr& model, data::DetectionLoader&
         sizes.push_back(annotated_size(dataset.truth().pictures[batch->pictures[slot]],
                                        batch->originals[slot]));
       }
-      const std::vector<Detections> found =
-          detections(output.logits[-1].to(torch::kFloat), output.boxes[-1].to(torch::kFloat), sizes);
+      const std::vector<Detections> found = detections(output.logits[-1].to(torch::kFloat),
+                                                       output.boxes[-1].to(torch::kFloat), sizes);
       for (size_t i = 0; i < found.size(); ++i) {
         findings.put(batch->pictures[input.slots[i]], found[i]);
       }
@@ -163,9 +163,9 @@ Detection::Detection(const nlohmann::json& sections, const Run& run)
   model_ = models::Detr(detector_config(options_, static_cast<int64_t>(category_ids_.size())));
   load();
   freeze();
-  train_ = std::make_unique<data::DetectionLoader>(train_set_, options_.preprocess,
-                                                   options_.augment,
-                                                   loader_options(options_.reading, run, true));
+  train_ =
+      std::make_unique<data::DetectionLoader>(train_set_, options_.preprocess, options_.augment,
+                                              loader_options(options_.reading, run, true));
   val_ = std::make_unique<data::DetectionLoader>(val_set_, options_.preprocess, std::nullopt,
                                                  loader_options(options_.reading, run, false));
 }
@@ -192,9 +192,10 @@ std::vector<std::string> Detection::describe() const {
   std::vector<std::string> lines = {
       fmt::format("model  {}, {:.2f} M parameters, {} object queries", options_.model,
                   static_cast<double>(parameters) / 1e6, model_->config().queries),
-      fmt::format("data   {}: {} pictures to train with {} boxes, {} to validate with {}, {} classes",
-                  options_.path, train_set_->size(), train_set_->truth().annotations.size(),
-                  val_set_->size(), val_set_->truth().annotations.size(), category_ids_.size())};
+      fmt::format(
+          "data   {}: {} pictures to train with {} boxes, {} to validate with {}, {} classes",
+          options_.path, train_set_->size(), train_set_->truth().annotations.size(),
+          val_set_->size(), val_set_->truth().annotations.size(), category_ids_.size())};
   for (const auto& set : {train_set_, val_set_}) {
     if (set->absent().empty()) continue;
     lines.push_back(fmt::format("data   {} pictures are absent and left out, such as {}",
@@ -220,8 +221,8 @@ int64_t Detection::next() {
 }
 
 Tensor Detection::loss(int64_t part, int64_t parts) {
-  const DetectorInput input = detector_input(batch_, batch_.count * part / parts,
-                                             batch_.count * (part + 1) / parts);
+  const DetectorInput input =
+      detector_input(batch_, batch_.count * part / parts, batch_.count * (part + 1) / parts);
   if (input.slots.empty()) {
     // No picture here, but the other processes wait for our gradients: zeros.
     const models::DetrOutput output = model_->forward(torch::zeros({1, 64, 64, 3}));

@@ -41,8 +41,8 @@ DetectorInput detector_input(const data::DetectionBatch& batch, int64_t first, i
   const Tensor slots = torch::tensor(input.slots, torch::kLong);
   const bool whole = static_cast<int64_t>(input.slots.size()) == last - first;
   const auto part = [&](const auto& numbers, at::IntArrayRef sizes, torch::ScalarType type) {
-    const Tensor all = torch::from_blob(const_cast<void*>(static_cast<const void*>(numbers.data())),
-                                        sizes, type);
+    const Tensor all =
+        torch::from_blob(const_cast<void*>(static_cast<const void*>(numbers.data())), sizes, type);
     const Tensor rows = whole ? all.slice(0, first, last) : all.index_select(0, slots);
     return rows.slice(1, 0, height).slice(2, 0, width);
   };

@@ -8,10 +8,10 @@ namespace qna::tasks {
 
 // The pictures of a batch that could be read, cut to the largest of them.
 struct DetectorInput {
-  std::vector<int64_t> slots;         // their places in the batch
-  torch::Tensor images;               // [n, H, W, 3]; may view the batch, which must stay
-  torch::Tensor mask;                 // [n, H, W] bool; undefined where all pictures are as large
-  std::vector<BoxTargets> targets;    // of each
+  std::vector<int64_t> slots;       // their places in the batch
+  torch::Tensor images;             // [n, H, W, 3]; may view the batch, which must stay
+  torch::Tensor mask;               // [n, H, W] bool; undefined where all pictures are as large
+  std::vector<BoxTargets> targets;  // of each
 };
 
 // Of the places first .. last - 1.

@@ -15,9 +15,8 @@ using format::EnumName;
 using format::Fields;
 using nlohmann::json;
 
-constexpr EnumName<Freeze> kFreeze[] = {{Freeze::kNone, "none"},
-                                        {Freeze::kFirstStage, "first_stage"},
-                                        {Freeze::kBackbone, "backbone"}};
+constexpr EnumName<Freeze> kFreeze[] = {
+    {Freeze::kNone, "none"}, {Freeze::kFirstStage, "first_stage"}, {Freeze::kBackbone, "backbone"}};
 constexpr EnumName<bool> kAbsent[] = {{false, "stop"}, {true, "skip"}};
 
 void read_model(const Fields& fields, DetectionTaskOptions& o) {
@@ -71,9 +70,9 @@ data::DetectionAugment read_augment(const Fields& fields) {
 
 void read_loss(const Fields& fields, SetLossOptions& loss) {
   const std::pair<const char*, double*> rows[] = {
-      {"class_cost", &loss.class_cost},   {"box_cost", &loss.box_cost},
-      {"giou_cost", &loss.giou_cost},     {"class_weight", &loss.class_weight},
-      {"box_weight", &loss.box_weight},   {"giou_weight", &loss.giou_weight},
+      {"class_cost", &loss.class_cost}, {"box_cost", &loss.box_cost},
+      {"giou_cost", &loss.giou_cost},   {"class_weight", &loss.class_weight},
+      {"box_weight", &loss.box_weight}, {"giou_weight", &loss.giou_weight},
       {"no_object", &loss.no_object}};
   for (const auto& [key, value] : rows) {
     fields(key, *value);
@@ -92,8 +91,7 @@ DetectionTaskOptions detection_options(const json& sections) {
   read_model(fields.table("model"), o);
   read_data(fields.table("data"), o);
   // What a detector's pictures are: whole, resized by the shorter side.
-  json preprocess = {
-      {"resize", 800}, {"longest", 1333}, {"crop", {0, 0}}, {"filter", "bilinear"}};
+  json preprocess = {{"resize", 800}, {"longest", 1333}, {"crop", {0, 0}}, {"filter", "bilinear"}};
   preprocess.update(fields.table("preprocess").object());
   o.preprocess = data::preprocess_from_json(preprocess, "recipe: preprocess");
   check(o.preprocess.crop[0] == 0, "recipe: preprocess.crop must be [0, 0]: a detector sees all");

@@ -10,7 +10,8 @@ namespace qna::tasks {
 DrawnBox drawn_box(const Detections& found, int64_t index, const std::vector<std::string>& labels) {
   DrawnBox drawn{.label = found.labels[index].item<int64_t>(), .box = {}, .text = {}};
   for (int64_t i = 0; i < 4; ++i) drawn.box[i] = found.boxes[index][i].item<double>();
-  const std::string name = labels.empty() ? fmt::format("class {}", drawn.label) : labels[drawn.label];
+  const std::string name =
+      labels.empty() ? fmt::format("class {}", drawn.label) : labels[drawn.label];
   drawn.text = fmt::format("{} {:.0f} %", name, 100 * found.scores[index].item<double>());
   return drawn;
 }

@@ -94,10 +94,10 @@ image::Image comparison(const image::Image& photo, const PictureResult& result,
   }
   for (const coco::Detection* detection : result.found) {
     const int64_t label = *truth.find_category(detection->category_id);
-    found.push_back({.label = label,
-                     .box = corners(detection->box),
-                     .text = fmt::format("{} {:.0f}", truth.categories[label].name,
-                                         100 * detection->score)});
+    found.push_back(
+        {.label = label,
+         .box = corners(detection->box),
+         .text = fmt::format("{} {:.0f}", truth.categories[label].name, 100 * detection->score)});
   }
   constexpr int64_t kGap = 8;
   image::Image both = viz::blank(photo.height, 2 * photo.width + kGap, {255, 255, 255});
@@ -180,9 +180,9 @@ void Detection::add_attention(report::TrainingReport& report) {
       const FoundObjects all =
           find_objects(model_, photo, options_.preprocess, {.sorted = true}, true);
       const DrawnBox box = drawn_box(all.found, 0, val_set_->classes());
-      report.attention.push_back({draw_query_attention(photo, all.attention[0],
-                                                       all.attention_stride, box),
-                                  val_set_->truth().pictures[picture].file_name + ", " + box.text});
+      report.attention.push_back(
+          {draw_query_attention(photo, all.attention[0], all.attention_stride, box),
+           val_set_->truth().pictures[picture].file_name + ", " + box.text});
     } catch (const Error&) {
       continue;  // it is in the list of broken ones
     }

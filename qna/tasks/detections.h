@@ -10,9 +10,9 @@ namespace qna::tasks {
 
 // What was found in one image.
 struct Detections {
-  torch::Tensor scores;  // [n], probabilities
-  torch::Tensor labels;  // [n] int64
-  torch::Tensor boxes;   // [n, 4]: left, top, right, bottom in pixels of the original image
+  torch::Tensor scores;   // [n], probabilities
+  torch::Tensor labels;   // [n] int64
+  torch::Tensor boxes;    // [n, 4]: left, top, right, bottom in pixels of the original image
   torch::Tensor queries;  // [n] int64: which object query found it
 };
 

@@ -9,8 +9,8 @@
 namespace qna::tasks {
 
 struct FoundObjects {
-  Detections found;                              // in pixels of the photo
-  torch::Tensor attention = {};                  // [n, h, w]: where each detection's query looks
+  Detections found;                             // in pixels of the photo
+  torch::Tensor attention = {};                 // [n, h, w]: where each detection's query looks
   std::array<double, 2> attention_stride = {};  // pixels of the photo per position, down and across
 };
 

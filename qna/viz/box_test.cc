@@ -34,9 +34,10 @@ TEST(Box, LabelStandsAboveTheBoxOrInsideIt) {
 
 TEST(Box, MayReachBeyondThePicture) {
   image::Image image = blank(20, 20, {0, 0, 0});
-  draw_box(image, {-30, -30}, {500, 10}, {9, 9, 9}, "a label that is too long for it");
+  draw_box(image, {-30, -30}, {500, 17.5}, {9, 9, 9}, "a label that is too long for it");
+  EXPECT_EQ(pixel(image, 17, 3), (Color{9, 9, 9}));
+  EXPECT_EQ(pixel(image, 19, 3), (Color{0, 0, 0}));
   draw_box(image, {-1e6, -1e6}, {-1e5, -1e5}, {9, 9, 9}, "outside");
-  EXPECT_EQ(pixel(image, 10, 3), (Color{9, 9, 9}));
 }
 
 TEST(Box, CategoriesHaveColours) {

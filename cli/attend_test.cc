@@ -1,6 +1,7 @@
 // 'qna attend' on a small model with random weights: which files it writes, and what it refuses.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>

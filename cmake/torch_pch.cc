@@ -1,1 +1,1 @@
-// Empty on purpose: it exists so that one target owns the precompiled <torch/torch.h>.
+// Empty on purpose: it exists so that one target owns the precompiled headers of torch.

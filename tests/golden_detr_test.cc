@@ -1,6 +1,7 @@
 // DETR's transformer, matching, losses and boxes against numbers made with the authors' code.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <nlohmann/json.hpp>
 

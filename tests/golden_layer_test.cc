@@ -1,7 +1,8 @@
 // The QnA layer against numbers made with the authors' JAX code: outputs and all gradients, by
 // every way through this library.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,8 @@
 // ResNets against torchvision's. Its weights are made by a formula here and in
 // golden/make_resnet.py, so that the file only holds the results.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

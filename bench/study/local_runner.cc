@@ -1,7 +1,8 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <malloc.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/version.h>
 
 #include <chrono>
 

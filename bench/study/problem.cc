@@ -1,7 +1,8 @@
 #include "bench/study/problem.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "qna/base/error.h"
 #include "qna/checkpoint/tensor_bytes.h"

@@ -2,7 +2,8 @@
 #include "qna/checkpoint/detector_file.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "qna/checkpoint/file_test.h"
 #include "qna/ops/tensors_test.h"

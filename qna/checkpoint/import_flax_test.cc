@@ -2,7 +2,10 @@
 #include "qna/checkpoint/import_flax.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"

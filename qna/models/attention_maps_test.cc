@@ -2,7 +2,8 @@
 #include "qna/models/attention_maps.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "qna/base/error.h"
 #include "qna/models/registry.h"

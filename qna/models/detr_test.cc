@@ -3,7 +3,9 @@
 #include "qna/models/detr.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/cloneable.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <set>
 

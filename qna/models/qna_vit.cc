@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
+#include <torch/nn/functional/padding.h>
+#include <torch/nn/functional/upsampling.h>
 
 #include <limits>
 

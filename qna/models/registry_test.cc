@@ -2,7 +2,7 @@
 #include "qna/models/registry.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <random>
 #include <set>

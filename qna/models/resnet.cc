@@ -1,5 +1,6 @@
 #include "qna/models/resnet.h"
 
+#include <torch/nn/functional/pooling.h>
 #include <torch/nn/init.h>
 
 #include "qna/base/error.h"

@@ -3,7 +3,10 @@
 #include "qna/models/resnet.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <limits>
 

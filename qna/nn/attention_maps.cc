@@ -1,4 +1,6 @@
 #include "qna/nn/attention_maps.h"
+#include <torch/nn/functional/padding.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <limits>

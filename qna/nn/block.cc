@@ -1,5 +1,8 @@
 #include "qna/nn/block.h"
 
+#include <torch/nn/functional/padding.h>
+#include <torch/nn/functional/pooling.h>
+
 #include "qna/base/error.h"
 #include "qna/kernels/implementation.h"
 #include "qna/nn/drop_path.h"

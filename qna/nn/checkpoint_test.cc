@@ -3,7 +3,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "qna/nn/block.h"
 #include "qna/ops/tensors_test.h"

@@ -1,4 +1,5 @@
 #include "qna/nn/init.h"
+#include <torch/utils.h>
 
 #include <cmath>
 

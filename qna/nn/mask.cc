@@ -1,5 +1,7 @@
 #include "qna/nn/mask.h"
 
+#include <torch/nn/functional/padding.h>
+
 #include <algorithm>
 
 namespace qna::nn {

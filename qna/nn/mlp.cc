@@ -1,4 +1,5 @@
 #include "qna/nn/mlp.h"
+#include <torch/utils.h>
 
 #include "qna/base/error.h"
 #include "qna/nn/init.h"

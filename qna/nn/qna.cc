@@ -1,4 +1,5 @@
 #include "qna/nn/qna.h"
+#include <torch/utils.h>
 
 #include <cmath>
 

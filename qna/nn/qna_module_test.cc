@@ -1,6 +1,8 @@
 // The layer as a torch module: initial values, copies, files, text, and wrong options.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/serialize.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <sstream>

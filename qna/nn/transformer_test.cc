@@ -2,7 +2,9 @@
 #include "qna/nn/transformer.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "qna/nn/position_code.h"
 #include "qna/ops/tensors_test.h"

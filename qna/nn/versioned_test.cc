@@ -2,7 +2,9 @@
 #include "qna/nn/versioned.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <atomic>
 #include <thread>

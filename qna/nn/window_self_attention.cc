@@ -1,4 +1,5 @@
 #include "qna/nn/window_self_attention.h"
+#include <torch/nn/functional/upsampling.h>
 
 #include <cmath>
 

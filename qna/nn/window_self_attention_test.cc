@@ -1,5 +1,6 @@
 // Self-attention in windows against plain loops, at the edges of the map, with masks and gradients.
 #include "qna/nn/window_self_attention.h"
+#include <torch/nn/functional/upsampling.h>
 
 #include "qna/nn/mixer_test.h"
 

@@ -1,4 +1,6 @@
 // The layer as the first half of a block: norm before, a factor for each image and x behind it.
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
 #include "qna/ops/layer_problem_test.h"
 
 namespace qna::ops::testing {

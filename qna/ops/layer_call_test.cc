@@ -1,6 +1,8 @@
 // How the layer may be called: by name, on meta tensors, under autocast, with any strides and any
 // number of threads, and what it says to wrong arguments.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
 
 #include "qna/ops/layer_problem_test.h"
 #include "qna/ops/registration.h"

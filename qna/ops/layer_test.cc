@@ -1,5 +1,6 @@
 // The layer's numbers, by each of its ways: fused inference, training, composite.
 #include "qna/ops/layer.h"
+#include <torch/csrc/autograd/autograd.h>
 
 #include "qna/ops/layer_problem_test.h"
 

@@ -1,6 +1,8 @@
 // The MLP branch as an operator: fused against the ATen form in float64, gradients of gradients,
 // dtypes without a kernel, and what it complains about.
 #include "qna/ops/mlp_branch.h"
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
 
 #include "qna/ops/tensors_test.h"
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include <torch/utils.h>
 #include "qna/ops/sasa.h"
 #include "qna/ops/tensors_test.h"
 

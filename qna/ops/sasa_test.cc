@@ -1,6 +1,7 @@
 // The operator's numbers: values, gradients and second gradients, against its definition and its
 // composite form.
 #include "qna/ops/sasa.h"
+#include <torch/csrc/autograd/autograd.h>
 
 #include "qna/ops/sasa_problem_test.h"
 

@@ -1,6 +1,8 @@
 // Self-attention in windows as an operator: fused against the ATen form in float64 and against a
 // plain definition, gradients of gradients, dtypes without a kernel, and what it complains about.
 #include "qna/ops/self_attention.h"
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
 
 #include "qna/ops/tensors_test.h"
 

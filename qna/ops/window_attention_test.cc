@@ -1,5 +1,7 @@
 // The operator's numbers: values, gradients and second gradients, against its two composite forms.
 #include "qna/ops/window_attention.h"
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
 
 #include "qna/ops/window_problem_test.h"
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include <torch/utils.h>
 #include "qna/ops/composite.h"
 #include "qna/ops/tensors_test.h"
 #include "qna/ops/window_attention.h"

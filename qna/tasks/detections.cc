@@ -1,4 +1,5 @@
 #include "qna/tasks/detections.h"
+#include <torch/utils.h>
 
 #include "qna/base/error.h"
 #include "qna/ops/geometry.h"

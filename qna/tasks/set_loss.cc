@@ -1,4 +1,5 @@
 #include "qna/tasks/set_loss.h"
+#include <torch/utils.h>
 
 #include <algorithm>
 

@@ -3,7 +3,8 @@
 #include "qna/tasks/set_loss.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <limits>
 

@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 
 #include "qna/base/error.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

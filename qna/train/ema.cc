@@ -1,4 +1,5 @@
 #include "qna/train/ema.h"
+#include <torch/utils.h>
 
 namespace qna::train {
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/turns.h"
+
 namespace qna::bench {
 
 struct ModelBenchOptions {
@@ -23,26 +25,9 @@ struct ModelBenchOptions {
   std::string program;       // this program, which is a subject too
 };
 
-struct ModelResult {
-  std::string subject;
-  std::string model;
-  int64_t batch;
-  std::array<int64_t, 2> image;  // height, width
-  int threads;
-  double images_per_second = 0;     // median over the rounds
-  double slowest = 0, fastest = 0;  // of the rounds
-  int64_t peak_bytes = 0;           // resident memory above that of the bare program
-  std::string version = {};
-  std::string error = {};  // why there is no number; empty if there is one
-};
-
-// bench/peers of the sources this program was built from.
-std::string default_peers_folder();
-
 // Subjects take turns. All that run a QnA-ViT must give the logits that ours gives.
 std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options);
 
 std::string model_table(const std::vector<ModelResult>& results);
-std::string model_csv(const std::vector<ModelResult>& results);
 
 }  // namespace qna::bench

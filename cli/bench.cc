@@ -10,8 +10,9 @@
 #include "bench/loader.h"
 #include "bench/measure.h"
 #include "bench/model.h"
-#include "bench/worker.h"
+#include "cli/bench_detect.h"
 #include "cli/bench_study.h"
+#include "cli/bench_upsample.h"
 #include "cli/model_argument.h"
 #include "cli/peers.h"
 #include "cli/verbs.h"
@@ -266,35 +267,17 @@ void add_loader(CLI::App& bench) {
   verb->callback([a] { run_loader(*a); });
 }
 
-// Not for people: what `bench model` starts.
-void add_worker(CLI::App& bench) {
-  CLI::App* verb = bench.add_subcommand("worker", "One subject of bench model");
-  verb->group("");  // not listed
-  auto options = std::make_shared<bench::WorkerOptions>();
-  auto image = std::make_shared<std::string>("224");
-  verb->add_option("--weights", options->weights)->required();
-  verb->add_option("--check", options->check);
-  verb->add_option("--batch", options->batch);
-  verb->add_option("--image", *image);
-  verb->add_option("--threads", options->threads);
-  verb->add_flag("--train", options->train);
-  verb->callback([options, image] {
-    const std::array<int64_t, 2> size = parse_size(*image, "--image");
-    options->height = size[0];
-    options->width = size[1];
-    bench::run_worker(*options);
-  });
-}
-
 }  // namespace
 
 void add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "Measure speed and memory");
   verb->require_subcommand(1);
+  add_bench_detect(*verb);
   add_layer(*verb);
   add_loader(*verb);
   add_model(*verb);
-  add_worker(*verb);
+  add_bench_upsample(*verb);
+  add_bench_workers(*verb);
   add_study_worker(*verb);
 }
 

@@ -31,9 +31,11 @@ int main(int argc, char** argv) {
   qna::cli::add_train(app);
   qna::cli::add_eval(app);
   qna::cli::add_coco_eval(app);
+  qna::cli::add_compare(app);
   qna::cli::add_data(app);
   qna::cli::add_predict(app);
   qna::cli::add_detect(app);
+  qna::cli::add_reconstruct(app);
   qna::cli::add_features(app);
   qna::cli::add_attend(app);
   qna::cli::add_bench(app);

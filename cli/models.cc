@@ -5,10 +5,13 @@
 #include <sstream>
 #include <utility>
 
+#include "cli/detector_argument.h"
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/models/ablations.h"
 #include "qna/models/cost.h"
+#include "qna/models/detectors.h"
+#include "qna/models/detr_cost.h"
 #include "qna/models/registry.h"
 
 namespace qna::cli {
@@ -29,13 +32,15 @@ void print_json() {
   fmt::print("{}\n", list.dump(2));
 }
 
+// A figure of the paper; 0: it has none.
+std::string paper(double value, int digits) {
+  return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits);
+}
+
 void print_table() {
   fmt::print("{:<17} {:>6} {:>12} {:>8} {:>7} {:>9}  {}\n", "model", "pixels", "parameters",
              "GFLOPs", "top-1 %", "images/s", "what it is (recipe)");
   for (const models::ModelEntry& entry : models::models()) {
-    const auto paper = [](double value, int digits) {
-      return value == 0 ? std::string("-") : fmt::format("{:.{}f}", value, digits);
-    };
     fmt::print("{:<17} {:>6} {:>12} {:>8.3f} {:>7} {:>9}  {} ({})\n", entry.name,
                entry.config.image_size[0], with_commas(entry.parameters), entry.gflops,
                paper(entry.paper_top1, 1), paper(entry.paper_per_second, 0), entry.summary,
@@ -45,6 +50,35 @@ void print_table() {
       "\nGFLOPs: 2 per multiply-add, for one image. top-1 (ImageNet) and images/s (one V100) are "
       "the"
       "\npaper's. Recipes are in recipes/. Next: qna info MODEL\n");
+}
+
+double detector_gflops(const models::DetectorEntry& entry, std::array<int64_t, 2> size) {
+  return models::total_cost(models::layer_costs(entry.config, size[0], size[1])).flops / 1e9;
+}
+
+void print_detectors_json(std::array<int64_t, 2> size) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const models::DetectorEntry& entry : models::detectors()) {
+    list.push_back({{"name", entry.name},
+                    {"summary", entry.summary},
+                    {"parameters", entry.parameters},
+                    {"size", size},
+                    {"gflops", detector_gflops(entry, size)},
+                    {"paper_ap", entry.paper_ap},
+                    {"config", models::to_json(entry.config)}});
+  }
+  fmt::print("{}\n", list.dump(2));
+}
+
+void print_detectors(std::array<int64_t, 2> size) {
+  fmt::print("{:<17} {:>12} {:>8} {:>6}  {}\n", "detector", "parameters", "GFLOPs", "AP %",
+             "what it is");
+  for (const models::DetectorEntry& entry : models::detectors()) {
+    fmt::print("{:<17} {:>12} {:>8.1f} {:>6}  {}\n", entry.name, with_commas(entry.parameters),
+               detector_gflops(entry, size), paper(entry.paper_ap, 1), entry.summary);
+  }
+  fmt::print("\nGFLOPs: for one image of {} x {} pixels. AP (COCO, 75 epochs) is the paper's.\n",
+             size[0], size[1]);
 }
 
 models::Cost cost_of(const models::QnAViTConfig& config) {
@@ -81,9 +115,6 @@ std::string wrapped(const std::string& text) {
 }
 
 void print_ablations() {
-  const auto paper = [](double value, int digits) {
-    return value == 0 ? std::string("-") : fmt::format("{:.{}f}", value, digits);
-  };
   std::string_view table;
   for (const models::Ablation& row : models::ablations()) {
     if (table != row.table) {
@@ -107,18 +138,39 @@ void print_ablations() {
 }  // namespace
 
 void add_models(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("models", "List the models");
-  auto json = std::make_shared<bool>(false);
-  auto ablations = std::make_shared<bool>(false);
-  verb->add_flag("--json", *json, "As JSON, with every model's configuration");
-  verb->add_flag("--ablations", *ablations,
-                 "Every row of the paper's tables instead, ours beside its figures");
-  verb->footer("Examples:\n  qna models\n  qna models --json\n  qna models --ablations");
-  verb->callback([json, ablations] {
-    if (*ablations) {
-      *json ? print_ablations_json() : print_ablations();
+  struct Arguments {
+    bool json = false;
+    bool ablations = false;
+    bool detectors = false;
+    std::string size;
+  };
+  CLI::App* verb = app.add_subcommand("models", "List the models and detectors");
+  auto a = std::make_shared<Arguments>();
+  verb->add_flag("--json", a->json, "As JSON, with every model's configuration");
+  CLI::Option* ablations =
+      verb->add_flag("--ablations", a->ablations,
+                     "Every row of the paper's tables instead, ours beside its figures");
+  CLI::Option* detectors =
+      verb->add_flag("--detectors", a->detectors, "The detectors alone")->excludes(ablations);
+  verb->add_option("--size", a->size,
+                   "Image side, or HEIGHTxWIDTH, for the detectors' GFLOPs [800x1066]")
+      ->needs(detectors);
+  verb->footer(
+      "Examples:\n  qna models\n  qna models --json\n  qna models --ablations\n"
+      "  qna models --detectors --size 320");
+  verb->callback([a] {
+    const std::array<int64_t, 2> size =
+        a->size.empty() ? kDetectorSize : parse_size(a->size, "--size");
+    if (a->ablations) {
+      a->json ? print_ablations_json() : print_ablations();
+    } else if (a->detectors) {
+      a->json ? print_detectors_json(size) : print_detectors(size);
+    } else if (a->json) {
+      print_json();
     } else {
-      *json ? print_json() : print_table();
+      print_table();
+      fmt::print("\n");
+      print_detectors(size);
     }
   });
 }

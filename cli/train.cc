@@ -14,6 +14,8 @@
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
+#include "qna/report/metric_text.h"
+#include "qna/tasks/auto_encoding.h"
 #include "qna/tasks/classification.h"
 #include "qna/tasks/detection.h"
 #include "qna/train/local_processes.h"
@@ -46,7 +48,10 @@ std::unique_ptr<tasks::Task> make_task(const train::Recipe& recipe, const tasks:
     return std::make_unique<tasks::Classification>(recipe.sections, run);
   }
   if (recipe.task == "detection") return std::make_unique<tasks::Detection>(recipe.sections, run);
-  fail("recipe: task must be classification or detection, got '{}'", recipe.task);
+  if (recipe.task == "auto-encoding") {
+    return std::make_unique<tasks::AutoEncoding>(recipe.sections, run);
+  }
+  fail("recipe: task must be classification, detection or auto-encoding, got '{}'", recipe.task);
 }
 
 // Cores are shared among the processes of a machine, unless somebody decided already.
@@ -99,8 +104,8 @@ class Screen {
     std::string line = fmt::format("epoch {:3}/{}  train loss {:.4f}", info.epoch + 1, info.epochs,
                                    info.train_loss);
     for (const auto& [name, value] : info.metrics) {
-      line += fmt::format("  {} {:.{}f}", name == "loss" ? "val loss" : name, value,
-                          name == "loss" ? 4 : 2);
+      line += name == "loss" ? fmt::format("  val loss {:.4f}", value)
+                             : fmt::format("  {} {}", name, report::metric_text(value));
     }
     fmt::print("{}  {}{}\n", line, duration(info.seconds), info.best ? "  best" : "");
     std::fflush(stdout);
@@ -166,8 +171,9 @@ void run_process(const Arguments& a, const train::Recipe& recipe, const train::R
   const auto file = [&](const char* name) {
     return (std::filesystem::path(options.folder) / name).string();
   };
-  fmt::print("\nbest   {:.2f} in epoch {}, after {} of training\n", *result.state.best,
-             result.state.best_epoch + 1, duration(result.state.seconds));
+  fmt::print("\nbest   {} in epoch {}, after {} of training\n",
+             report::metric_text(*result.state.best), result.state.best_epoch + 1,
+             duration(result.state.seconds));
   fmt::print("files  {}\n       {}\n", file("best.safetensors"), report);
   const char* before = "\nNext: ";
   for (const std::string& command : task->next_commands(file("best.safetensors"))) {

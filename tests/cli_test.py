@@ -37,8 +37,8 @@ class Help(unittest.TestCase):
 
     def test_every_verb_has_help(self):
         for verb in (["models"], ["info"], ["import"], ["predict"], ["attend"], ["features"],
-                     ["kernels"], ["coco-eval"], ["bench"], ["bench", "layer"], ["bench", "loader"],
-                     ["bench", "model"]):
+                     ["kernels"], ["coco-eval"], ["bench"], ["bench", "detect"], ["bench", "layer"],
+                     ["bench", "loader"], ["bench", "model"]):
             done = run(*verb, "--help")
             self.assertEqual(done.returncode, 0, verb)
             self.assertIn("--help", done.stdout)

@@ -93,11 +93,44 @@ save_file({"x": x, "gradient": torch.randn_like(x), "conv.answer": layer(x).deta
 """
 
 
+MAKE_DETR = """
+import json, sys, torch
+from safetensors.torch import save_file
+import detr
+torch.manual_seed(0)
+config = {**detr.FIXED, "hidden": 16, "heads": 2, "encoder_blocks": 1, "decoder_blocks": 2,
+          "feedforward": 24, "queries": 10, "classes": 3, "dropout": 0.1, "qna": {"blocks": 0}}
+save_file(detr.DETR(config).state_dict(), sys.argv[1], {"config": json.dumps(config)})
+"""
+
+
 class Subject(unittest.TestCase):
-    def test_runs_cases(self):
+    def python(self, *modules):
+        """That of the peers, if it has what is needed."""
         python = os.path.join(ROOT, "build/peers/bin/python")
         if not os.path.exists(python):
             self.skipTest("bench/peers/setup has not been run")
+        for module in modules:
+            if converse([python, "-c", f"import {module}"], [])[2] != 0:
+                self.skipTest(f"bench/peers/setup has not been run since {module} is needed")
+        return python
+
+    def test_detr(self):
+        python = self.python("scipy")
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "detr.safetensors")
+            _, errors, status = converse([python, "-c", MAKE_DETR, file], [])
+            self.assertEqual(status, 0, errors)
+            worker = [python, os.path.join(ROOT, "bench/peers/worker.py"), "--threads", "1", "--image",
+                      "64", "--weights", file]
+            for subject, batch in (("detr-train", "2"), ("detr-detect", "1")):
+                answers, errors, status = converse([*worker, "--subject", subject, "--batch", batch],
+                                                   ["run"])
+                self.assertEqual(status, 0, (answers, errors))
+                self.assertGreater(answers[1]["seconds"], 0)
+
+    def test_runs_cases(self):
+        python = self.python()
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "case.safetensors")
             _, errors, status = converse([python, "-c", MAKE_FILE, file], [])

@@ -1,7 +1,5 @@
 """The subjects that PyTorch runs."""
 
-import functools
-import importlib.util
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -89,17 +87,8 @@ def compiled_train(arguments, _):
     return Training(*qna_vit.load(arguments.weights), compiled=True)
 
 
-@functools.cache
 def import_timm():
-    """timm, also beside a torchvision whose operators do not load because it was built for another
-    torch. timm does not use them, but importing torchvision fails if they are not declared."""
-    folder = importlib.util.find_spec("torchvision").submodule_search_locations[0]
-    try:
-        torch.ops.load_library(os.path.join(folder, "_C.so"))
-    except OSError:
-        for name in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{name}",
-                                 "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    import torchvision_import  # before torchvision, which timm imports
     import timm
     return timm
 

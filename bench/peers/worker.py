@@ -14,17 +14,18 @@ TOLERANCE = 1e-3  # of the largest logit
 TIMM_NAMES = ("resnet50", "deit_small_patch16_224", "swin_tiny_patch4_window7_224", "nest_tiny",
               "convnext_tiny")
 QNA_SUBJECTS = ("eager", "compiled", "onnxruntime", "openvino", "eager-train", "compiled-train")
+DETR_SUBJECTS = ("detr-detect", "detr-train")
 
 
 def parse_arguments():
     parser = protocol.Parser(description=__doc__,
                              formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subject", required=True,
-                        help=f"{', '.join(QNA_SUBJECTS)}, timm:NAME or timm-openvino:NAME")
+                        help=f"{', '.join(QNA_SUBJECTS + DETR_SUBJECTS)}, timm:NAME or timm-openvino:NAME")
     parser.add_argument("--batch", type=protocol.positive, required=True, help="images per run")
     parser.add_argument("--threads", type=protocol.positive, required=True)
     parser.add_argument("--image", type=protocol.positive, required=True, help="side of the images")
-    parser.add_argument("--weights", help="QnA-ViT as safetensors, its configuration in the metadata")
+    parser.add_argument("--weights", help="network as safetensors, its configuration in the metadata")
     parser.add_argument("--check", help="safetensors file with images x and the logits y to expect")
     arguments = parser.parse_args()
 
@@ -34,7 +35,7 @@ def parse_arguments():
             raise ValueError(f"unknown timm network {name!r}; there are {', '.join(TIMM_NAMES)}")
         if arguments.weights or arguments.check:
             raise ValueError(f"{arguments.subject} has random weights: no --weights, no --check")
-    elif arguments.subject not in QNA_SUBJECTS:
+    elif arguments.subject not in QNA_SUBJECTS + DETR_SUBJECTS:
         raise ValueError(f"unknown subject {arguments.subject!r}")
     elif not arguments.weights:
         raise ValueError(f"{arguments.subject} needs --weights")
@@ -51,6 +52,9 @@ def import_subject(kind):
         if kind == "timm":
             torch_subjects.import_timm()
         return torch_subjects.SUBJECTS[kind]
+    if kind in DETR_SUBJECTS:
+        import detr_subjects
+        return detr_subjects.SUBJECTS[kind]
     import runtime_subjects
     return runtime_subjects.SUBJECTS[kind]
 

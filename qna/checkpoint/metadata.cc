@@ -14,6 +14,23 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "qna-1";
 
+struct KindRow {
+  FileKind kind;
+  const char* name;    // in the metadata
+  const char* what;    // for people
+  const char* reader;  // what such a file is for
+};
+constexpr KindRow kKinds[] = {
+    {FileKind::kClassifier, "classifier", "a classifier", "qna predict, or load_model()"},
+    {FileKind::kDetector, "detector", "a detector", "qna detect, or load_detector()"},
+    {FileKind::kAutoEncoder, "auto-encoder", "an auto-encoder",
+     "qna reconstruct, or load_auto_encoder()"}};
+
+const KindRow& row_of(FileKind kind) {
+  return *std::find_if(std::begin(kKinds), std::end(kKinds),
+                       [&](const KindRow& row) { return row.kind == kind; });
+}
+
 const std::string* find_text(const SafetensorsFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? nullptr : &found->second;
@@ -35,11 +52,14 @@ std::vector<std::string> read_labels(const std::string& path, const SafetensorsF
 
 FileKind kind_of(const std::string& path, const SafetensorsFile& file) {
   const std::string* kind = find_text(file, "kind");
-  if (kind == nullptr || *kind == "classifier") return FileKind::kClassifier;
-  check(*kind == "detector",
-        "{}: the file's kind must be classifier or detector, which this program knows, got '{}'",
-        path, *kind);
-  return FileKind::kDetector;
+  if (kind == nullptr) return FileKind::kClassifier;
+  for (const KindRow& row : kKinds) {
+    if (*kind == row.name) return row.kind;
+  }
+  fail(
+      "{}: the file's kind must be classifier, detector or auto-encoder, which this program knows, "
+      "got '{}'",
+      path, *kind);
 }
 
 void check_kind(const std::string& path, const SafetensorsFile& file, FileKind kind) {
@@ -47,12 +67,9 @@ void check_kind(const std::string& path, const SafetensorsFile& file, FileKind k
   check(format == nullptr || *format == kFormat,
         "{}: the file's format is '{}', this program reads '{}'", path,
         format == nullptr ? "" : *format, kFormat);
-  const FileKind found = kind_of(path, file);
-  check(found == kind || found != FileKind::kDetector,
-        "{}: the file holds a detector, not a classifier: see qna detect, or load_detector()",
-        path);
-  check(found == kind,
-        "{}: the file holds a classifier, not a detector: see qna predict, or load_model()", path);
+  const KindRow& found = row_of(kind_of(path, file));
+  check(found.kind == kind, "{}: the file holds {}, not {}: see {}", path, found.what,
+        row_of(kind).what, found.reader);
 }
 
 json read_entry(const std::string& path, const SafetensorsFile& file, const char* key) {

@@ -12,7 +12,7 @@ namespace qna::checkpoint {
 
 using Metadata = std::map<std::string, std::string>;
 
-enum class FileKind { kClassifier, kDetector };
+enum class FileKind { kClassifier, kDetector, kAutoEncoder };
 
 // Classifiers do not say so. Throws qna::Error for a kind that nobody knows.
 FileKind kind_of(const std::string& path, const format::SafetensorsFile& file);

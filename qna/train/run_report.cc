@@ -8,6 +8,7 @@
 #include "qna/format/toml.h"
 #include "qna/report/json_lines.h"
 #include "qna/report/machine.h"
+#include "qna/report/metric_text.h"
 #include "qna/report/training_report.h"
 #include "qna/train/run_log.h"
 
@@ -77,12 +78,13 @@ std::string write_run_report(const std::string& folder, tasks::Task& task, const
   page.title = std::filesystem::path(folder).lexically_normal().filename().string();
   if (page.title.empty()) page.title = "Training run";
   for (const auto& [name, value] : state.metrics.items()) {
-    page.summary.emplace_back(
-        name, value.is_number() ? fmt::format("{:.2f}", value.get<double>()) : "nan");
+    page.summary.emplace_back(name,
+                              value.is_number() ? report::metric_text(value.get<double>()) : "nan");
   }
   if (state.best.has_value()) {
-    page.summary.emplace_back("best",
-                              fmt::format("{:.2f} in epoch {}", *state.best, state.best_epoch + 1));
+    page.summary.emplace_back(
+        "best",
+        fmt::format("{} in epoch {}", report::metric_text(*state.best), state.best_epoch + 1));
   }
   page.summary.emplace_back("training", fmt::format("{:.1f} min", state.seconds / 60));
   page.summary.emplace_back("epochs", fmt::format("{}", state.epoch));

@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/output_folder.h"
+#include "cli/verbs.h"
+#include "qna/base/error.h"
+#include "qna/base/progress.h"
+#include "qna/checkpoint/auto_encoder_file.h"
+#include "qna/data/image_stream.h"
+#include "qna/image/read.h"
+#include "qna/image/write_png.h"
+#include "qna/tasks/reconstruct.h"
+
+namespace qna::cli {
+namespace {
+
+struct Arguments {
+  std::string file;
+  std::vector<std::string> images;
+  std::string out;
+};
+
+void run(const Arguments& a) {
+  checkpoint::LoadedAutoEncoder loaded = checkpoint::load_auto_encoder(a.file);
+  const data::Preprocess& preprocess = loaded.info.preprocess;
+  const std::vector<std::string> paths = data::find_images(a.images);
+  make_output_folder(a.out);
+  UniqueStems stems;
+  int64_t failed = 0;
+  Progress progress(static_cast<int64_t>(paths.size()));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    progress.show(static_cast<int64_t>(i), paths[i]);
+    try {
+      const tasks::Reconstructed result = tasks::reconstruct(
+          loaded.model, image::read_image(paths[i], {.channels = preprocess.channels()}),
+          preprocess);
+      const std::string file =
+          (std::filesystem::path(a.out) / (stems.of(paths[i]) + ".png")).string();
+      image::write_png(file, result.side_by_side());
+      progress.wipe();
+      fmt::print("{}  L1 {:.4f}  PSNR {:.2f} dB  SSIM {:.4f}\n", file, result.l1, result.psnr,
+                 result.ssim);
+      std::fflush(stdout);
+    } catch (const Error& error) {
+      progress.wipe();
+      fmt::print(stderr, "qna: {}\n", error.what());
+      ++failed;
+    }
+  }
+  progress.wipe();
+  check(failed == 0, "{} of {} pictures could not be used", failed, paths.size());
+}
+
+}  // namespace
+
+void add_reconstruct(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("reconstruct", "Send pictures through an auto-encoder");
+  auto a = std::make_shared<Arguments>();
+  verb->add_option("file", a->file, "Weights of an auto-encoder (.safetensors)")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+      ->required()
+      ->type_name("IMAGE");
+  verb->add_option("-o,--out", a->out, "Folder for the pictures, made if need be")->required();
+  verb->footer(
+      "Each PNG file shows the original, as the network saw it, and the reconstruction. A picture\n"
+      "that cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"
+      "Example:\n"
+      "  qna reconstruct runs/faces_qna/best.safetensors faces/ -o again/");
+  verb->callback([a] { run(*a); });
+}
+
+}  // namespace qna::cli

@@ -1,0 +1,69 @@
+// Auto-encoders on disk: what is written is read again, and what is refused.
+#include "qna/checkpoint/auto_encoder_file.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "qna/checkpoint/file_test.h"
+#include "qna/ops/tensors_test.h"
+
+namespace qna::checkpoint {
+namespace {
+
+using ops::testing::expect_complaint;
+using testing::expect_same_tensors;
+using AutoEncoderFile = testing::FileTest;
+
+models::AutoEncoderConfig small_config() { return {.widths = {8, 16, 12}, .heads = 4}; }
+
+models::AutoEncoder make(uint64_t seed = 91) {
+  torch::manual_seed(seed);
+  models::AutoEncoder model(small_config());
+  testing::randomize(*model);
+  return model;
+}
+
+AutoEncoderInfo full_info() {
+  return {
+      .name = "small", .preprocess = {.resize = 32, .crop = {32, 32}}, .training = {{"epochs", 3}}};
+}
+
+TEST_F(AutoEncoderFile, RoundTripIsExact) {
+  const models::AutoEncoder model = make();
+  save_auto_encoder(path(), model, full_info(), at::kFloat, {{"step", torch::tensor({7})}});
+  EXPECT_TRUE(is_auto_encoder_file(path()));
+  const LoadedAutoEncoder loaded = load_auto_encoder(path());
+  EXPECT_FALSE(loaded.model->is_training());
+  EXPECT_EQ(loaded.model->config(), small_config());
+  expect_same_tensors(*loaded.model, *model);
+  EXPECT_EQ(loaded.info.name, "small");
+  EXPECT_EQ(loaded.info.preprocess, full_info().preprocess);
+  EXPECT_EQ(loaded.info.training, full_info().training);
+  models::AutoEncoder other = make(92);
+  load_auto_encoder_weights(other, path());
+  expect_same_tensors(*other, *model);
+}
+
+TEST_F(AutoEncoderFile, OtherFilesAreRefused) {
+  save_auto_encoder(path(), make(), full_info());
+  expect_complaint([&] { load_model(path()); }, {path().c_str(), "auto-encoder", "reconstruct"});
+  const std::string classifier =
+      changed([](Metadata& metadata, Tensors&) { metadata["kind"] = "classifier"; });
+  expect_complaint([&] { load_auto_encoder(classifier); }, {"classifier", "qna predict"});
+  const std::string bad_config =
+      changed([](Metadata& metadata, Tensors&) { metadata["config"] = R"({"factor": 1})"; });
+  expect_complaint([&] { load_auto_encoder(bad_config); }, {bad_config.c_str(), "factor", "1"});
+  const std::string huge = changed(
+      [](Metadata& metadata, Tensors&) { metadata["config"] = R"({"widths": [65536, 65536]})"; });
+  expect_complaint([&] { load_auto_encoder(huge); }, {huge.c_str(), "parameters"});
+  const std::string without =
+      changed([](Metadata&, Tensors& tensors) { tensors.erase("head.weight"); });
+  expect_complaint([&] { load_auto_encoder(without); }, {without.c_str(), "head.weight"});
+  models::AutoEncoder kept = make(93);
+  expect_complaint([&] { load_auto_encoder_weights(kept, without); }, {"head.weight"});
+  expect_same_tensors(*kept, *make(93));
+}
+
+}  // namespace
+}  // namespace qna::checkpoint

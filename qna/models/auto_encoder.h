@@ -1,0 +1,83 @@
+// The auto-encoders of "Learned Queries for Efficient Local Attention" (CVPR 2022): layers that
+// halve the map, then layers that double it, with QnA or with convolutions.
+//
+//   auto model = qna::models::AutoEncoder(qna::models::AutoEncoderConfig{});
+//   Tensor code = model->encode(images);  // [B, 256, 256, 3] -> [B, 8, 8, 256]
+//   Tensor again = model->decode(code, 256, 256);
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace qna::models {
+
+enum class EncoderLayer {
+  kConvStride,  // 3 x 3 convolution with stride 2, InstanceNorm: the paper's ConvS2-IN
+  kConvPool,    // 3 x 3 convolution, InstanceNorm, 2 x 2 max-pooling: Conv-IN-Max
+  kQnA,         // LayerNorm, QnA with one query and stride 2: LN-QnA
+};
+enum class DecoderLayer {
+  kBilinear,    // bilinear up-sampling, 3 x 3 convolution, InstanceNorm: Bilinear-Conv-IN
+  kTransposed,  // transposed convolution, InstanceNorm: ConvTransposed-IN
+  kQnA,         // LayerNorm, QnA with s x s queries: LN-UQnA
+};
+
+struct AutoEncoderConfig {
+  EncoderLayer encoder = EncoderLayer::kQnA;
+  DecoderLayer decoder = DecoderLayer::kQnA;
+  int64_t channels = 3;  // of the pictures
+  // Features of the map before the first layer and behind each: one more than there are layers. The
+  // decoder has the same in reverse order.
+  std::vector<int64_t> widths = {32, 64, 128, 256, 256, 256};
+  int64_t factor = 2;  // of every layer, down and up
+  int64_t heads = 8;   // of QnA
+  int64_t kernel_size = 3;
+
+  int64_t layers() const { return static_cast<int64_t>(widths.size()) - 1; }
+  int64_t stride() const;  // pixels per position of the code
+
+  bool operator==(const AutoEncoderConfig&) const = default;
+};
+
+// Throws qna::Error that names the field, the rule and the value.
+void check(const AutoEncoderConfig& config);
+
+// Exact, without building the network.
+int64_t parameter_count(const AutoEncoderConfig& config);
+
+// The keys are the fields' names; what is left out has its default. Unknown keys and wrong values
+// throw qna::Error.
+nlohmann::json to_json(const AutoEncoderConfig& config);
+AutoEncoderConfig auto_encoder_config_from_json(const nlohmann::json& json);
+
+class AutoEncoderImpl : public torch::nn::Cloneable<AutoEncoderImpl> {
+ public:
+  explicit AutoEncoderImpl(const AutoEncoderConfig& config);
+
+  // x [B, H, W, channels], any height and width -> the same.
+  torch::Tensor forward(const torch::Tensor& x);
+  // -> [B, h, w, widths.back()], h and w rounded up
+  torch::Tensor encode(const torch::Tensor& x);
+  // Cut to the picture's size.
+  torch::Tensor decode(const torch::Tensor& code, int64_t height, int64_t width);
+
+  void reset() override;
+  const AutoEncoderConfig& config() const { return config_; }
+
+  torch::nn::Linear stem{nullptr};  // from pixels to the first features
+  torch::nn::ModuleList encoder{nullptr};
+  torch::nn::ModuleList decoder{nullptr};
+  torch::nn::Linear head{nullptr};  // from the last features to pixels
+
+ private:
+  AutoEncoderConfig config_;
+};
+TORCH_MODULE(AutoEncoder);
+
+}  // namespace qna::models

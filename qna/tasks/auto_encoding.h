@@ -1,0 +1,73 @@
+// Pictures through a narrow place and back: L1 loss, and how near the results are.
+#pragma once
+
+#include <memory>
+
+#include "qna/checkpoint/auto_encoder_file.h"
+#include "qna/data/loader.h"
+#include "qna/tasks/reading_options.h"
+#include "qna/tasks/task.h"
+
+namespace qna::tasks {
+
+struct AutoEncodingOptions {
+  // [model]
+  models::AutoEncoderConfig config;  // [model.config]
+  std::string weights;               // a file to start from
+
+  // [data]
+  std::string path;          // a folder of pictures
+  int64_t val_count = 1000;  // the last ones are for validation
+  ReadingOptions reading;
+
+  data::Preprocess preprocess;  // [preprocess]
+};
+
+// sections: model, data, preprocess. Throws qna::Error that begins with "recipe: ".
+AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections);
+
+// Means over pictures, of numbers from 0 to 1.
+struct Reconstruction {
+  double l1 = 0;
+  double mse = 0;
+  double psnr = 0;
+  double ssim = 0;
+  torch::Tensor error_power;  // see image_metrics.h
+};
+
+// The loader must be one of evaluation; it is started here. The model must be in evaluation mode.
+Reconstruction evaluate_reconstruction(models::AutoEncoder& model, data::Loader& loader,
+                                       const data::Preprocess& preprocess, const Run& run,
+                                       const Task::Tell& tell);
+
+class AutoEncoding final : public Task {
+ public:
+  AutoEncoding(const nlohmann::json& sections, const Run& run);
+
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<std::string> describe() const override;
+  int64_t train_size() const override { return train_set_->size(); }
+  int64_t batches() const override { return train_->batches(); }
+  void start(int64_t epoch, int64_t first_batch) override { train_->start(epoch, first_batch); }
+  int64_t next() override;
+  torch::Tensor loss(int64_t part, int64_t parts) override;
+  Metrics evaluate(const Tell& tell) override;
+  bool larger_is_better() const override { return false; }  // the first metric is L1
+  void save(const std::string& path, const nlohmann::json& training,
+            const NamedTensors& extra) override;
+  std::vector<std::string> broken() const override;
+  void add_to_report(report::TrainingReport& report) override;
+  std::vector<std::string> next_commands(const std::string& file) const override;
+
+ private:
+  const Run run_;
+  const AutoEncodingOptions options_;
+  std::shared_ptr<const data::Dataset> train_set_;
+  std::shared_ptr<const data::Dataset> val_set_;
+  models::AutoEncoder model_{nullptr};
+  std::unique_ptr<data::Loader> train_;
+  std::unique_ptr<data::Loader> val_;
+  data::Batch batch_;
+};
+
+}  // namespace qna::tasks

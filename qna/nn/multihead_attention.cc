@@ -6,8 +6,23 @@
 #include <limits>
 
 #include "qna/base/error.h"
+#include "qna/nn/dropout.h"
 
 namespace qna::nn {
+namespace {
+
+// What every head makes of queries and keys: [B, heads, N, M].
+torch::Tensor softmax_weights(const std::vector<torch::Tensor>& qk, const torch::Tensor& mask) {
+  const double scale = 1 / std::sqrt(static_cast<double>(qk[0].size(-1)));
+  torch::Tensor scores = torch::matmul(qk[0] * scale, qk[1].transpose(-2, -1));
+  if (mask.defined()) {
+    scores = scores.masked_fill(~mask.view({mask.size(0), 1, 1, mask.size(1)}),
+                                -std::numeric_limits<double>::infinity());
+  }
+  return scores.softmax(-1);
+}
+
+}  // namespace
 
 MultiheadAttentionImpl::MultiheadAttentionImpl(const MultiheadAttentionOptions& options)
     : options_(options) {
@@ -52,24 +67,22 @@ torch::Tensor MultiheadAttentionImpl::forward(const torch::Tensor& query, const 
                                               const torch::Tensor& value,
                                               const torch::Tensor& mask) {
   const std::vector<torch::Tensor> qk = queries_and_keys(query, key);
-  std::optional<torch::Tensor> taking_part;
-  if (mask.defined()) taking_part = mask.view({mask.size(0), 1, 1, mask.size(1)});
-  // The fused form of the CPU knows no dropout; with it, LibTorch takes plain products.
-  const torch::Tensor mixed = at::scaled_dot_product_attention(
-      qk[0], qk[1], project(value, 2, 1)[0], taking_part, is_training() ? options_.dropout : 0.0);
+  const torch::Tensor values = project(value, 2, 1)[0];
+  torch::Tensor mixed;
+  if (is_training() && options_.dropout > 0) {  // LibTorch's fused form knows no dropout on the CPU
+    const torch::Tensor weights = softmax_weights(qk, mask);
+    mixed = torch::matmul(nn::dropout(weights, options_.dropout, true), values);
+  } else {
+    std::optional<torch::Tensor> taking_part;
+    if (mask.defined()) taking_part = mask.view({mask.size(0), 1, 1, mask.size(1)});
+    mixed = at::scaled_dot_product_attention(qk[0], qk[1], values, taking_part);
+  }
   return out_proj->forward(mixed.transpose(1, 2).flatten(2));
 }
 
 torch::Tensor MultiheadAttentionImpl::weights(const torch::Tensor& query, const torch::Tensor& key,
                                               const torch::Tensor& mask) {
-  const std::vector<torch::Tensor> qk = queries_and_keys(query, key);
-  const double scale = 1 / std::sqrt(static_cast<double>(qk[0].size(-1)));
-  torch::Tensor scores = torch::matmul(qk[0] * scale, qk[1].transpose(-2, -1));
-  if (mask.defined()) {
-    scores = scores.masked_fill(~mask.view({mask.size(0), 1, 1, mask.size(1)}),
-                                -std::numeric_limits<double>::infinity());
-  }
-  return scores.softmax(-1).mean(1);
+  return softmax_weights(queries_and_keys(query, key), mask).mean(1);
 }
 
 }  // namespace qna::nn

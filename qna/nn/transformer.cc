@@ -3,6 +3,7 @@
 #include <torch/nn/init.h>
 
 #include "qna/base/error.h"
+#include "qna/nn/dropout.h"
 
 namespace qna::nn {
 namespace {
@@ -26,8 +27,8 @@ torch::nn::Linear linear(int64_t in, int64_t out) {
 // The second branch of a layer, which all of them share.
 torch::Tensor feed_forward(const torch::Tensor& x, torch::nn::Linear& linear1,
                            torch::nn::Linear& linear2, double dropout, bool training) {
-  const torch::Tensor hidden = torch::dropout(linear1->forward(x).relu_(), dropout, training);
-  return torch::dropout(linear2->forward(hidden), dropout, training);
+  const torch::Tensor hidden = nn::dropout(linear1->forward(x).relu_(), dropout, training);
+  return nn::dropout(linear2->forward(hidden), dropout, training);
 }
 
 }  // namespace
@@ -50,8 +51,8 @@ torch::Tensor EncoderLayerImpl::forward(const torch::Tensor& x, const torch::Ten
                                         const torch::Tensor& mask) {
   const auto attend = [&](const torch::Tensor& y) {
     const torch::Tensor placed = y + positions;
-    return torch::dropout(self_attn->forward(placed, placed, y, mask), options_.dropout,
-                          is_training());
+    return nn::dropout(self_attn->forward(placed, placed, y, mask), options_.dropout,
+                       is_training());
   };
   const auto mlp = [&](const torch::Tensor& y) {
     return feed_forward(y, linear1, linear2, options_.dropout, is_training());
@@ -132,14 +133,14 @@ void DecoderLayerImpl::reset() {
 torch::Tensor DecoderLayerImpl::attend_to_each_other(const torch::Tensor& x, const Memory& memory) {
   const auto attend = [&](const torch::Tensor& y) {
     const torch::Tensor placed = y + memory.queries;
-    return torch::dropout(self_attn->forward(placed, placed, y), options_.dropout, is_training());
+    return nn::dropout(self_attn->forward(placed, placed, y), options_.dropout, is_training());
   };
   return options_.pre_norm ? x + attend(norm1->forward(x)) : norm1->forward(x + attend(x));
 }
 
 torch::Tensor DecoderLayerImpl::forward(const torch::Tensor& x, const Memory& memory) {
   const auto look = [&](const torch::Tensor& y) {
-    return torch::dropout(
+    return nn::dropout(
         multihead_attn->forward(y + memory.queries, memory.keys, memory.values, memory.mask),
         options_.dropout, is_training());
   };

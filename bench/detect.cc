@@ -4,9 +4,11 @@
 #include <torch/types.h>
 
 #include <optional>
+#include <set>
 
 #include "bench/detect_step.h"
 #include "bench/temporary_folder.h"
+#include "qna/base/progress.h"
 #include "qna/checkpoint/detector_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
 #include "qna/models/detectors.h"
@@ -53,11 +55,14 @@ std::vector<ModelResult> run_detect_bench(const DetectBenchOptions& options) {
     return folder.file(name + ".safetensors");
   };
   const auto check_of = [&](const std::string& name) { return folder.file(name + "-io"); };
-  std::vector<std::string> needed = options.models;
-  if (options.peer) needed.push_back(kPeerModel);
-  for (const std::string& name : needed) {
+  std::set<std::string> needed(options.models.begin(), options.models.end());
+  if (options.peer) needed.insert(kPeerModel);
+  Progress progress(static_cast<int64_t>(needed.size()));
+  for (int64_t done = 0; const std::string& name : needed) {
+    progress.show(done++, fmt::format("writing the weights of {}", name));
     write_problem(name, options.image, weights_of(name), check_of(name));
   }
+  progress.wipe();
 
   std::vector<ModelResult> results;
   for (const std::string& pass : options.passes) {

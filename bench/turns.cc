@@ -118,7 +118,9 @@ std::string default_peers_folder() { return QNA_PEERS_FOLDER; }
 
 std::vector<std::string> python_peer(const std::string& peers_folder, const std::string& script) {
   const std::filesystem::path folder(peers_folder);
-  return {(folder / "../../build/peers/bin/python").lexically_normal().string(),
+  // The same settings of malloc as in our own processes, see cli/main.cc.
+  return {"/usr/bin/env", "MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=1073741824",
+          (folder / "../../build/peers/bin/python").lexically_normal().string(),
           (folder / script).string()};
 }
 

@@ -7,6 +7,7 @@
 #include "bench/measure.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
+#include "qna/models/auto_encoder.h"
 #include "qna/nn/qna.h"
 #include "qna/report/machine.h"
 
@@ -33,8 +34,8 @@ std::vector<Layer> make_layers(const UpsampleOptions& o, int64_t factor) {
                              .kernel_size = {o.kernel, o.kernel},
                              .upsample = factor});
   const Tensor conv = channels_last({o.dim, o.dim, 3, 3});
-  const int64_t window = 2 * factor - factor % 2;
-  const Tensor transposed = channels_last({o.dim, o.dim, window, window});
+  const models::TransposedWindow window(factor);
+  const Tensor transposed = channels_last({o.dim, o.dim, window.size, window.size});
   return {{"qna", [qna](const Tensor& x) mutable { return qna(x); }, qna->parameters()},
           {"bilinear",
            [conv, factor](const Tensor& x) {
@@ -46,9 +47,9 @@ std::vector<Layer> make_layers(const UpsampleOptions& o, int64_t factor) {
            },
            {conv}},
           {"transposed",
-           [transposed, factor](const Tensor& x) {
+           [transposed, factor, window](const Tensor& x) {
              return at::conv_transpose2d(x.permute({0, 3, 1, 2}), transposed, {}, factor,
-                                         factor / 2)
+                                         window.padding, window.output_padding)
                  .permute({0, 2, 3, 1});
            },
            {transposed}}};

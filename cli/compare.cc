@@ -1,14 +1,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "cli/verbs.h"
 #include "qna/base/error.h"
+#include "qna/base/progress.h"
 #include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/data/image_stream.h"
 #include "qna/image/read.h"
+#include "qna/image/resize.h"
 #include "qna/image/write_png.h"
 #include "qna/tasks/reconstruct.h"
 #include "qna/train/comparison.h"
@@ -26,41 +29,78 @@ struct Arguments {
   std::string sheet;  // PNG file; empty: none
 };
 
-// Each picture and what every run makes of it, a row per picture.
-image::Image reconstruction_sheet(const Arguments& a) {
-  std::vector<checkpoint::LoadedAutoEncoder> loaded;
-  for (const std::string& run : a.runs) {
-    loaded.push_back(checkpoint::load_auto_encoder((fs::path(run) / "best.safetensors").string()));
-  }
-  std::vector<viz::Captioned> pictures;
-  for (const std::string& path : data::find_images(a.images)) {
-    for (size_t i = 0; i < loaded.size(); ++i) {
-      const data::Preprocess& preprocess = loaded[i].info.preprocess;
-      const image::Image photo = image::read_image(path, {.channels = preprocess.channels()});
-      const tasks::Reconstructed result = tasks::reconstruct(loaded[i].model, photo, preprocess);
-      if (i == 0) pictures.push_back({result.original, fs::path(path).stem().string()});
-      pictures.push_back({result.made, fmt::format("{:.1f} dB", result.psnr)});
+constexpr int64_t kCell = 192;  // the least side of a picture, so that its caption has room
+
+image::Image enlarged(const image::Image& picture) {
+  const int64_t zoom = (kCell + picture.width - 1) / picture.width;
+  return zoom <= 1 ? picture
+                   : image::resize(picture, zoom * picture.height, zoom * picture.width,
+                                   image::Filter::kBilinear);
+}
+
+// A picture and what every run makes of it.
+class Networks {
+ public:
+  explicit Networks(const std::vector<std::string>& runs) : names_(train::run_names(runs)) {
+    for (const std::string& run : runs) {
+      loaded_.push_back(
+          checkpoint::load_auto_encoder((fs::path(run) / "best.safetensors").string()));
     }
   }
-  std::string order = "original";
-  for (const std::string& run : a.runs) {
-    order += ", " + fs::path(run).lexically_normal().filename().string();
+
+  std::vector<viz::Captioned> look_at(const std::string& path) {
+    std::vector<viz::Captioned> row;
+    for (size_t i = 0; i < loaded_.size(); ++i) {
+      const data::Preprocess& preprocess = loaded_[i].info.preprocess;
+      const image::Image photo = image::read_image(path, {.channels = preprocess.channels()});
+      const tasks::Reconstructed result = tasks::reconstruct(loaded_[i].model, photo, preprocess);
+      if (i == 0) row.push_back({enlarged(result.original), fs::path(path).filename().string()});
+      row.push_back({enlarged(result.made), fmt::format("{}, {:.1f} dB", names_[i], result.psnr)});
+    }
+    return row;
   }
-  return viz::contact_sheet(pictures,
-                            {.columns = static_cast<int64_t>(a.runs.size()) + 1, .title = {order}});
-}
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<checkpoint::LoadedAutoEncoder> loaded_;
+};
 
 void run(const Arguments& a) {
   check(a.sheet.empty() || !a.images.empty(), "--sheet needs pictures: --images");
-  std::vector<viz::Captioned> pictures;
+  report::TrainingReport page = train::compare_runs(a.runs);
+  std::vector<viz::Captioned> cells;
+  int64_t failed = 0;
   if (!a.images.empty()) {
-    pictures.push_back({reconstruction_sheet(a), "PSNR of each reconstruction"});
+    const std::vector<std::string> paths = data::find_images(a.images);
+    Networks networks(a.runs);
+    report::Gallery gallery{.title = "Reconstructions", .pictures = {}};
+    Progress progress(static_cast<int64_t>(paths.size()));
+    for (size_t i = 0; i < paths.size(); ++i) {
+      progress.show(static_cast<int64_t>(i), paths[i]);
+      try {
+        const std::vector<viz::Captioned> row = networks.look_at(paths[i]);
+        gallery.pictures.push_back(
+            {viz::contact_sheet(row, {.columns = static_cast<int64_t>(row.size()), .title = {}}),
+             row.front().caption});
+        cells.insert(cells.end(), row.begin(), row.end());
+      } catch (const Error& error) {
+        progress.wipe();
+        fmt::print(stderr, "qna: {}\n", error.what());
+        ++failed;
+      }
+    }
+    progress.wipe();
+    page.galleries.push_back(std::move(gallery));
   }
-  train::write_comparison(a.out, a.runs, pictures);
+  report::write_report(a.out, page);
   fmt::print("{}\n", a.out);
-  if (a.sheet.empty()) return;
-  image::write_png(a.sheet, pictures[0].picture);
-  fmt::print("{}\n", a.sheet);
+  if (!a.sheet.empty() && !cells.empty()) {
+    image::write_png(a.sheet,
+                     viz::contact_sheet(
+                         cells, {.columns = static_cast<int64_t>(a.runs.size()) + 1, .title = {}}));
+    fmt::print("{}\n", a.sheet);
+  }
+  check(failed == 0, "{} pictures could not be used", failed);
 }
 
 }  // namespace

@@ -148,6 +148,7 @@ void run(const Arguments& a) {
   check(!a.attention || !a.out.empty(), "--attention needs a folder for its pictures: --out");
   Detector detector(a);
   const std::vector<std::string> paths = data::find_images(a.images);
+  if (!a.out.empty()) check_keeps_pictures(a.out, paths);
   int64_t failed = 0;
   {
     Progress progress(static_cast<int64_t>(paths.size()));

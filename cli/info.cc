@@ -11,6 +11,7 @@
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
+#include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/models/cost.h"
 #include "qna/models/detr_cost.h"
 
@@ -115,8 +116,7 @@ void run_detector(const Arguments& a, NamedDetector& detector) {
   }
   const auto [height, width] = size_or(a, kDetectorSize);
   fmt::print("{}, a detector, one image of {} x {} pixels, {} classes{}\n", detector.name, height,
-             width, config.classes,
-             detector.has_weights ? "" : " (no weights: a detector by its name)");
+             width, config.classes, detector.has_weights ? "" : " (no file: random weights)");
   fmt::print("backbone: {}\ntransformer: {}\n\n", describe_backbone(config),
              describe_transformer(config));
   print_costs(models::layer_costs(config, height, width));
@@ -141,15 +141,32 @@ void run_classifier(const Arguments& a) {
   }
   const auto [height, width] = size_or(a, config.image_size);
   fmt::print("{}, one image of {} x {} pixels, {} classes{}\n\n", named.name, height, width,
-             config.classes, named.has_weights ? "" : " (no weights: a model by its name)");
+             config.classes, named.has_weights ? "" : " (no file: random weights)");
   print_costs(models::layer_costs(config, height, width));
   const torch::Tensor x = torch::zeros({1, height, width, config.in_channels});
   print_memory(*model, " (and as much again packed for inference)", [&] { model->forward(x); });
   if (named.has_weights) print_file_info(named.loaded.info);
 }
 
+void run_auto_encoder(const Arguments& a) {
+  check(!a.toml, "--toml: an auto-encoder is configured in a recipe, as recipes/faces_qna.toml");
+  checkpoint::LoadedAutoEncoder loaded = checkpoint::load_auto_encoder(a.model);
+  const models::AutoEncoderConfig& config = loaded.model->config();
+  const auto [height, width] = size_or(a, loaded.info.preprocess.crop);
+  fmt::print("{}, an auto-encoder, one image of {} x {} pixels\n{} parameters\n{}\n", a.model,
+             height, width, with_commas(models::parameter_count(config)),
+             models::to_json(config).dump());
+  const torch::Tensor x = torch::zeros({1, height, width, config.channels});
+  print_memory(*loaded.model, "", [&] { loaded.model->forward(x); });
+  fmt::print("preprocessing: {}\n", data::to_json(loaded.info.preprocess).dump());
+  if (!loaded.info.training.is_null()) fmt::print("training: {}\n", loaded.info.training.dump());
+}
+
 void run(const Arguments& a) {
   bench::count_allocations();
+  if (a.model.ends_with(".safetensors") && checkpoint::is_auto_encoder_file(a.model)) {
+    return run_auto_encoder(a);
+  }
   if (std::optional<NamedDetector> detector = open_if_detector(a.model)) {
     run_detector(a, *detector);
   } else {

@@ -14,6 +14,17 @@ void make_output_folder(const std::string& path) {
   check(!error, "--out: {} cannot be made: {}", path, error.message());
 }
 
+void check_keeps_pictures(const std::string& out, const std::vector<std::string>& pictures) {
+  namespace fs = std::filesystem;
+  for (const std::string& picture : pictures) {
+    const fs::path path = fs::absolute(picture);
+    std::error_code absent;
+    check(path.extension() != ".png" || !fs::equivalent(path.parent_path(), out, absent),
+          "--out must be another folder than that of the pictures, or {} would be replaced",
+          picture);
+  }
+}
+
 std::string UniqueStems::of(const std::string& path) {
   const std::string stem = std::filesystem::path(path).stem().string();
   std::string name = stem;

@@ -3,11 +3,15 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 namespace qna::cli {
 
 // The folder of --out, made if need be.
 void make_output_folder(const std::string& path);
+
+// Stops if a PNG file in the folder `out` would take the place of one of the pictures.
+void check_keeps_pictures(const std::string& out, const std::vector<std::string>& pictures);
 
 // Names for the files of many pictures.
 class UniqueStems {

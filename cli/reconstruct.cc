@@ -28,6 +28,7 @@ void run(const Arguments& a) {
   checkpoint::LoadedAutoEncoder loaded = checkpoint::load_auto_encoder(a.file);
   const data::Preprocess& preprocess = loaded.info.preprocess;
   const std::vector<std::string> paths = data::find_images(a.images);
+  check_keeps_pictures(a.out, paths);
   make_output_folder(a.out);
   UniqueStems stems;
   int64_t failed = 0;

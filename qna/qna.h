@@ -4,9 +4,10 @@
 //   qna::train::train              a run by a recipe                            qna/train/, qna/tasks/
 //   qna::models::QnAViT            the networks, and their list                 qna/models/
 //   qna::models::Detr              DETR and DETR-QnA, and their list            qna/models/
+//   qna::models::AutoEncoder       down with QnA or convolutions, and up again  qna/models/
 //   qna::tasks::set_loss           DETR's loss; detections: boxes in pixels     qna/tasks/
 //   qna::checkpoint::load_model,   weights from and to files                    qna/checkpoint/
-//     load_detector
+//     load_detector, load_auto_encoder
 //   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
 //   qna::nn::Sasa, HaloAttention,  its rivals, torch modules too                qna/nn/sasa.h, ...
 //     WindowSelfAttention, Convolution
@@ -24,6 +25,7 @@
 #pragma once
 
 #include "qna/base/error.h"
+#include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/checkpoint/detector_file.h"
 #include "qna/checkpoint/import_flax.h"
 #include "qna/checkpoint/model_file.h"
@@ -42,6 +44,7 @@
 #include "qna/image/write_png.h"
 #include "qna/kernels/implementation.h"
 #include "qna/models/ablations.h"
+#include "qna/models/auto_encoder.h"
 #include "qna/models/cost.h"
 #include "qna/models/detectors.h"
 #include "qna/models/detr.h"

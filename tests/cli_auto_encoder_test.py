@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -91,12 +92,22 @@ class AutoEncoder(unittest.TestCase):
     def test_killed_and_resumed_to_the_same_weights(self):
         recipe, folder = self.path("qna.toml"), self.path("killed")
         process = start("train", recipe, "-o", folder)
-        while not os.path.exists(os.path.join(folder, "last.safetensors")):
+        log = os.path.join(folder, "log.jsonl")
+
+        def has_epoch():
+            if not os.path.exists(log):
+                return False
+            with open(log, encoding="utf-8") as file:
+                return '"kind":"epoch"' in file.read()
+
+        while not has_epoch():
             self.assertIsNone(process.poll(), "it ended before it could be killed")
+            time.sleep(0.005)
         process.kill()
         process.communicate()
         resumed = run("train", recipe, "-o", folder, "--resume")
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertRegex(resumed.stderr, "going on with epoch [0-9], step ([2-9]|1[0-9])")
         _, expected = read_safetensors(os.path.join(self.path("qna"), "last.safetensors"))
         _, actual = read_safetensors(os.path.join(folder, "last.safetensors"))
         self.assertEqual(expected, actual)
@@ -119,6 +130,16 @@ class AutoEncoder(unittest.TestCase):
         self.assertIn("broken.png", result.stderr)
         self.assertIn("1 of 2", result.stderr)
         self.assertEqual(os.listdir(out), ["00.png"])
+
+    def test_the_pictures_are_never_replaced(self):
+        result = run("reconstruct", self.best(), self.pictures, "-o", self.pictures)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("--out", result.stderr)
+
+    def test_info(self):
+        result = run("info", self.best())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("ln_uqna", result.stdout)
 
     def test_files_of_other_kinds_are_refused_by_name(self):
         result = run("predict", self.best(), self.pictures)
@@ -144,10 +165,11 @@ class AutoEncoder(unittest.TestCase):
     def test_bad_recipes_say_what_is_wrong(self):
         for setting, words in (("model.config.encoder='conv'", ["model.config", "conv_in_max"]),
                                ("model.config.widths=[8]", ["widths"]),
-                               ("data.val_count=30", ["30"]),
+                               ("data.val_count=30", ["data.val_count", "1 to 29", "30"]),
                                ("data.path='absent'", ["absent"]),
                                ("model.name='vae'", ["name"]),
-                               ("preprocess.crop=0", ["crop"])):
+                               ("preprocess.crop=0", ["crop"]),
+                               ("preprocess.crop=[6,6]", ["crop", "7"])):
             with self.subTest(setting):
                 result = run("train", self.path("qna.toml"), "--set", setting, "-o",
                              self.path("never"))

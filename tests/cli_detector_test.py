@@ -71,7 +71,7 @@ class Info(WithDetector):
         done = run("info", "detr_qna_tiny", "--size", "64x96")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         for words in ("detector", "91 classes", "backbone: QnA-ViT", "4 QnA blocks", "100 object queries",
-                      "33,145,056", "no weights"):
+                      "33,145,056", "random weights"):
             self.assertIn(words, done.stdout)
 
     def test_file(self):

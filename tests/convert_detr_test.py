@@ -166,7 +166,16 @@ class Detector(Converted):
 
     def test_dc5_is_asked_for(self):
         self.source = os.path.join(self.folder, "detr-r50-dc5.pth")
-        self.assertIn("--dilation", self.convert({"model": detr()}).stderr)
+        self.expect_refusal(self.convert({"model": detr()}), "detr-r50-dc5.pth", "--dilation")
+        done = self.convert({"model": detr(), "args": {"dilation": False, "nheads": 4}})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(read_safetensors(self.out)[1]["config"])["heads"], 4)
+
+    def test_the_source_stays(self):
+        self.out = self.source
+        refused = self.convert({"model": detr()})
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("--out", refused.stderr)
 
     def test_mistakes(self):
         state = detr()

@@ -67,9 +67,10 @@ def read_checkpoint(path):
 
 def tensors_of(path, checkpoint):
     """The tensors by name, and the options of the training, if they are there."""
-    options = None
+    options = {}
     if isinstance(checkpoint, dict) and isinstance(checkpoint.get("model"), dict):
-        options, checkpoint = checkpoint.get("args"), checkpoint["model"]
+        options, checkpoint = checkpoint.get("args") or {}, checkpoint["model"]
+        options = options if isinstance(options, dict) else vars(options)
     good = isinstance(checkpoint, dict) and checkpoint and all(
         isinstance(name, str) and hasattr(tensor, "data_ptr") for name, tensor in checkpoint.items())
     if not good:
@@ -142,9 +143,12 @@ def read_labels(path, classes):
 
 
 def detector_metadata(arguments, tensors, options):
-    # Its shapes do not tell these two.
-    heads = arguments.heads or getattr(options, "nheads", 8)
-    dilation = arguments.dilation or bool(getattr(options, "dilation", False))
+    # Its shapes do not tell these two; the options of its training do, where they were kept.
+    heads = arguments.heads or options.get("nheads", 8)
+    dilation = arguments.dilation or bool(options.get("dilation", False))
+    if "dc5" in os.path.basename(arguments.file) and not dilation and "dilation" not in options:
+        raise Mistake("by its name this is a DC5 model, which the tensors do not tell: give --dilation, or "
+                      "rename the file if it is none")
     config = detr_config(tensors, heads, dilation)
     preprocess = {"resize": 800, "crop": [0, 0], "filter": "bilinear", "mean": [0.485, 0.456, 0.406],
                   "std": [0.229, 0.224, 0.225]}
@@ -196,9 +200,6 @@ def write_safetensors(path, tensors, metadata):
 def recognize(arguments, tensors, options):
     """The metadata of the file to write, and what to tell the user."""
     if "class_embed.weight" in tensors and any(name.startswith(BODY) for name in tensors):
-        if "dc5" in os.path.basename(arguments.file) and not arguments.dilation:
-            print("convert_detr: is this a DC5 model? Then give --dilation, since the tensors do not "
-                  "tell", file=sys.stderr)
         metadata = detector_metadata(arguments, tensors, options)
         config = json.loads(metadata["config"])
         return metadata, (f"{metadata['name']}: {config['classes']} classes, {config['queries']} queries, "
@@ -219,6 +220,8 @@ def convert(arguments):
         metadata, told = recognize(arguments, tensors, options)
     except Mistake as mistake:
         raise Mistake(f"{arguments.file}: {mistake}")
+    if os.path.exists(arguments.out) and os.path.samefile(arguments.file, arguments.out):
+        raise Mistake(f"--out: {arguments.out} is the file to convert")
     write_safetensors(arguments.out, tensors, metadata)
     numbers = sum(tensor.numel() for tensor in tensors.values())
     print(f"{told}\nwrote {arguments.out}, {len(tensors)} tensors, {numbers:,} numbers")

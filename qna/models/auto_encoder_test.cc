@@ -49,6 +49,22 @@ TEST(AutoEncoder, EveryKindKeepsTheSizeOfAnyPicture) {
   }
 }
 
+TEST(AutoEncoder, ACodeCoversItsPicture) {
+  AutoEncoder model(AutoEncoderConfig{.widths = {8, 16, 12}, .heads = 4});
+  const Tensor code = torch::randn({1, 3, 2, 12});
+  EXPECT_EQ(model->decode(code, 9, 8).sizes(), (std::vector<int64_t>{1, 9, 8, 3}));
+  for (const auto& [height, width] : {std::pair{13, 8}, {12, 9}, {0, 8}}) {
+    const auto message = testing::complaint([&] { model->decode(code, height, width); });
+    EXPECT_NE(message.find("cover"), std::string::npos);
+  }
+}
+
+// Even behind many layers, what is cut off is cut before it is large.
+TEST(AutoEncoder, SixteenLayersOnASmallPicture) {
+  AutoEncoder model(AutoEncoderConfig{.widths = std::vector<int64_t>(17, 4), .heads = 4});
+  EXPECT_EQ(model->forward(torch::randn({1, 8, 8, 3})).sizes(), (std::vector<int64_t>{1, 8, 8, 3}));
+}
+
 TEST(AutoEncoder, ParametersAreCountedAndGetGradients) {
   for (const AutoEncoderConfig& config : all_kinds()) {
     SCOPED_TRACE(to_json(config).dump());

@@ -32,6 +32,21 @@ Tensor readable(const data::Batch& batch, int64_t first, int64_t last) {
   return all.index_select(0, torch::tensor(slots, torch::kLong));
 }
 
+// InstanceNorm of a map of one pixel is 0 for every picture.
+void check_size(const models::AutoEncoderConfig& config, const std::array<int64_t, 2>& size) {
+  constexpr int64_t kLeast = 7;  // for SSIM
+  check(size[0] >= kLeast && size[1] >= kLeast,
+        "recipe: preprocess.crop must be at least {} x {}, got {} x {}", kLeast, kLeast, size[0],
+        size[1]);
+  if (config.encoder == models::EncoderLayer::kQnA) return;
+  const bool before_pooling = config.encoder == models::EncoderLayer::kConvPool;
+  const int64_t stride = before_pooling ? config.stride() / config.factor : config.stride();
+  check(size[0] > stride || size[1] > stride,
+        "recipe: preprocess.crop must be larger than {}, so that InstanceNorm has more than one "
+        "pixel behind {} layers, got {} x {}",
+        stride, config.layers(), size[0], size[1]);
+}
+
 }  // namespace
 
 AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections) {
@@ -58,6 +73,7 @@ AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections) {
   preprocess.update(fields.table("preprocess").object());
   o.preprocess = data::preprocess_from_json(preprocess, "recipe: preprocess");
   check(o.preprocess.crop[0] > 0, "recipe: preprocess.crop must be a size, got 0");
+  check_size(o.config, o.preprocess.crop);
   check(o.preprocess.channels() == o.config.channels,
         "recipe: preprocess.mean must have {} numbers, as model.config.channels, got {}",
         o.config.channels, o.preprocess.channels());
@@ -98,8 +114,11 @@ Reconstruction evaluate_reconstruction(models::AutoEncoder& model, data::Loader&
 
 AutoEncoding::AutoEncoding(const nlohmann::json& sections, const Run& run)
     : run_(run), options_(auto_encoding_options(sections)) {
-  const data::HeldBack sets =
-      data::hold_back(std::make_shared<data::PictureDataset>(options_.path), options_.val_count);
+  const auto whole = std::make_shared<data::PictureDataset>(options_.path);
+  check(options_.val_count >= 1 && options_.val_count < whole->size(),
+        "recipe: data.val_count must be from 1 to {}, since {} has {} pictures, got {}",
+        whole->size() - 1, options_.path, whole->size(), options_.val_count);
+  const data::HeldBack sets = data::hold_back(whole, options_.val_count);
   train_set_ = sets.train;
   val_set_ = sets.val;
   model_ = models::AutoEncoder(options_.config);
@@ -113,8 +132,7 @@ AutoEncoding::AutoEncoding(const nlohmann::json& sections, const Run& run)
 }
 
 std::vector<std::string> AutoEncoding::describe() const {
-  int64_t parameters = 0;
-  for (const Tensor& parameter : model_->parameters()) parameters += parameter.numel();
+  const int64_t parameters = models::parameter_count(options_.config);
   const auto config = models::to_json(options_.config);
   const auto& size = options_.preprocess.crop;
   return {fmt::format(

@@ -1,5 +1,6 @@
 #include "qna/tasks/reconstruct.h"
 
+#include "qna/base/error.h"
 #include "qna/image/color.h"
 #include "qna/tasks/image_metrics.h"
 #include "qna/tasks/picture_tensor.h"
@@ -30,6 +31,10 @@ image::Image Reconstructed::side_by_side() const {
 
 Reconstructed reconstruct(models::AutoEncoder& model, const image::Image& photo,
                           const data::Preprocess& preprocess) {
+  const auto [height, width] = data::output_size({photo.height, photo.width}, preprocess);
+  constexpr int64_t kMost = int64_t{1} << 26;
+  check(height <= kMost / width, "a picture must have at most 2^26 pixels, got {} x {}", height,
+        width);
   const torch::InferenceMode inference;
   Reconstructed result;
   result.original = data::fit(photo, preprocess);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -37,7 +37,7 @@ Curves curves_of(const std::string& folder) {
   Curves curves;
   for (const json& line : report::read_json_lines(RunLog::path(folder))) {
     if (line.value("kind", "") != "epoch") continue;
-    const double epoch = line.value("epoch", 0.0) + 1;
+    const double epoch = line.value("epoch", 0.0);
     if (line.contains("metrics")) {
       for (const auto& [name, value] : line["metrics"].items()) {
         add_point(curves, name, epoch, value);
@@ -49,36 +49,46 @@ Curves curves_of(const std::string& folder) {
   return curves;
 }
 
-std::string name_of(const std::string& folder) {
-  const auto path = std::filesystem::path(folder).lexically_normal();
-  const std::string name = path.filename().string();
-  return name.empty() ? path.parent_path().filename().string() : name;
-}
-
 }  // namespace
 
-void write_comparison(const std::string& path, const std::vector<std::string>& folders,
-                      const std::vector<viz::Captioned>& pictures) {
-  report::TrainingReport page{.title = "Comparison of runs"};
-  std::vector<report::Chart> charts;
+std::vector<std::string> run_names(const std::vector<std::string>& folders) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> paths;
+  std::map<std::string, int> times;
   for (const std::string& folder : folders) {
+    fs::path path = fs::absolute(folder).lexically_normal();
+    if (path.filename().empty()) path = path.parent_path();  // it ended with a slash
+    ++times[path.filename().string()];
+    paths.push_back(std::move(path));
+  }
+  std::vector<std::string> names;
+  for (const fs::path& path : paths) {
+    const fs::path name = path.filename();
+    names.push_back(times[name.string()] == 1 ? name.string()
+                                              : (path.parent_path().filename() / name).string());
+  }
+  return names;
+}
+
+report::TrainingReport compare_runs(const std::vector<std::string>& folders) {
+  report::TrainingReport page{.title = "Comparison of runs"};
+  const std::vector<std::string> names = run_names(folders);
+  for (size_t i = 0; i < folders.size(); ++i) {
     std::string ends;
-    for (auto& [metric, curve] : curves_of(folder)) {
-      auto chart = std::find_if(charts.begin(), charts.end(),
+    for (auto& [metric, curve] : curves_of(folders[i])) {
+      auto chart = std::find_if(page.charts.begin(), page.charts.end(),
                                 [&](const report::Chart& c) { return c.title == metric; });
-      if (chart == charts.end()) {
-        charts.push_back({.title = metric, .x_label = "epoch", .dots = curve.x.size() < 20});
-        chart = charts.end() - 1;
+      if (chart == page.charts.end()) {
+        page.charts.push_back({.title = metric, .x_label = "epoch", .dots = curve.x.size() < 20});
+        chart = page.charts.end() - 1;
       }
       ends += fmt::format("{}{} {:.5g}", ends.empty() ? "" : ", ", metric, curve.y.back());
-      curve.name = name_of(folder);
+      curve.name = names[i];
       chart->curves.push_back(std::move(curve));
     }
-    page.notes.push_back(fmt::format("{}: {}", name_of(folder), ends));
+    page.notes.push_back(fmt::format("{}: {}", names[i], ends));
   }
-  page.charts = std::move(charts);
-  if (!pictures.empty()) page.galleries.push_back({.title = "Pictures", .pictures = pictures});
-  report::write_report(path, page);
+  return page;
 }
 
 }  // namespace qna::train

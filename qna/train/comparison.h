@@ -4,14 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "qna/viz/contact_sheet.h"
+#include "qna/report/training_report.h"
 
 namespace qna::train {
 
-// For every metric of the runs' logs one chart with a curve per run, and a table of where they
-// ended. Runs are called by their folders' names. pictures: shown below, if there are any. The file
-// is whole or absent. Throws qna::Error for a folder without a log.
-void write_comparison(const std::string& path, const std::vector<std::string>& folders,
-                      const std::vector<viz::Captioned>& pictures = {});
+// What to call runs: by their folders' names, with the folder around where two have one name.
+std::vector<std::string> run_names(const std::vector<std::string>& folders);
+
+// For every metric of the runs' logs one chart with a curve per run, against epochs from 1 on, and
+// a line for each run that says where it ended. Throws qna::Error for a folder without a log.
+report::TrainingReport compare_runs(const std::vector<std::string>& folders);
 
 }  // namespace qna::train

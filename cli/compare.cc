@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 
+#include "cli/each_picture.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/base/progress.h"
 #include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/data/image_stream.h"
 #include "qna/image/read.h"
@@ -36,6 +35,10 @@ image::Image enlarged(const image::Image& picture) {
   return zoom <= 1 ? picture
                    : image::resize(picture, zoom * picture.height, zoom * picture.width,
                                    image::Filter::kBilinear);
+}
+
+image::Image in_columns(const std::vector<viz::Captioned>& cells, size_t columns) {
+  return viz::contact_sheet(cells, {.columns = static_cast<int64_t>(columns), .title = {}});
 }
 
 // A picture and what every run makes of it.
@@ -69,38 +72,26 @@ void run(const Arguments& a) {
   check(a.sheet.empty() || !a.images.empty(), "--sheet needs pictures: --images");
   report::TrainingReport page = train::compare_runs(a.runs);
   std::vector<viz::Captioned> cells;
+  std::vector<std::string> paths;
   int64_t failed = 0;
   if (!a.images.empty()) {
-    const std::vector<std::string> paths = data::find_images(a.images);
+    paths = data::find_images(a.images);
     Networks networks(a.runs);
     report::Gallery gallery{.title = "Reconstructions", .pictures = {}};
-    Progress progress(static_cast<int64_t>(paths.size()));
-    for (size_t i = 0; i < paths.size(); ++i) {
-      progress.show(static_cast<int64_t>(i), paths[i]);
-      try {
-        const std::vector<viz::Captioned> row = networks.look_at(paths[i]);
-        gallery.pictures.push_back(
-            {viz::contact_sheet(row, {.columns = static_cast<int64_t>(row.size()), .title = {}}),
-             row.front().caption});
-        cells.insert(cells.end(), row.begin(), row.end());
-      } catch (const Error& error) {
-        progress.wipe();
-        fmt::print(stderr, "qna: {}\n", error.what());
-        ++failed;
-      }
-    }
-    progress.wipe();
+    failed = for_each_picture(paths, [&](size_t i, Progress&) {
+      const std::vector<viz::Captioned> row = networks.look_at(paths[i]);
+      gallery.pictures.push_back({in_columns(row, row.size()), row.front().caption});
+      cells.insert(cells.end(), row.begin(), row.end());
+    });
     page.galleries.push_back(std::move(gallery));
   }
   report::write_report(a.out, page);
   fmt::print("{}\n", a.out);
   if (!a.sheet.empty() && !cells.empty()) {
-    image::write_png(a.sheet,
-                     viz::contact_sheet(
-                         cells, {.columns = static_cast<int64_t>(a.runs.size()) + 1, .title = {}}));
+    image::write_png(a.sheet, in_columns(cells, a.runs.size() + 1));
     fmt::print("{}\n", a.sheet);
   }
-  check(failed == 0, "{} pictures could not be used", failed);
+  check_all_used(failed, paths);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "cli/each_picture.h"
 #include "cli/output_folder.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
@@ -149,22 +150,10 @@ void run(const Arguments& a) {
   Detector detector(a);
   const std::vector<std::string> paths = data::find_images(a.images);
   if (!a.out.empty()) check_keeps_pictures(a.out, paths);
-  int64_t failed = 0;
-  {
-    Progress progress(static_cast<int64_t>(paths.size()));
-    for (size_t i = 0; i < paths.size(); ++i) {
-      progress.show(static_cast<int64_t>(i), paths[i]);
-      try {
-        detector.look_at(paths[i], i, progress);
-      } catch (const Error& error) {
-        progress.wipe();
-        fmt::print(stderr, "qna: {}\n", error.what());
-        ++failed;
-      }
-    }
-  }
+  const int64_t failed = for_each_picture(
+      paths, [&](size_t i, Progress& progress) { detector.look_at(paths[i], i, progress); });
   if (!a.json.empty()) detector.write_json();
-  check(failed == 0, "{} of {} pictures could not be used", failed, paths.size());
+  check_all_used(failed, paths);
 }
 
 }  // namespace

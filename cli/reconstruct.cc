@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/each_picture.h"
 #include "cli/output_folder.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/base/progress.h"
 #include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/data/image_stream.h"
 #include "qna/image/read.h"
@@ -31,29 +31,18 @@ void run(const Arguments& a) {
   check_keeps_pictures(a.out, paths);
   make_output_folder(a.out);
   UniqueStems stems;
-  int64_t failed = 0;
-  Progress progress(static_cast<int64_t>(paths.size()));
-  for (size_t i = 0; i < paths.size(); ++i) {
-    progress.show(static_cast<int64_t>(i), paths[i]);
-    try {
-      const tasks::Reconstructed result = tasks::reconstruct(
-          loaded.model, image::read_image(paths[i], {.channels = preprocess.channels()}),
-          preprocess);
-      const std::string file =
-          (std::filesystem::path(a.out) / (stems.of(paths[i]) + ".png")).string();
-      image::write_png(file, result.side_by_side());
-      progress.wipe();
-      fmt::print("{}  L1 {:.4f}  PSNR {:.2f} dB  SSIM {:.4f}\n", file, result.l1, result.psnr,
-                 result.ssim);
-      std::fflush(stdout);
-    } catch (const Error& error) {
-      progress.wipe();
-      fmt::print(stderr, "qna: {}\n", error.what());
-      ++failed;
-    }
-  }
-  progress.wipe();
-  check(failed == 0, "{} of {} pictures could not be used", failed, paths.size());
+  const int64_t failed = for_each_picture(paths, [&](size_t i, Progress& progress) {
+    const tasks::Reconstructed result = tasks::reconstruct(
+        loaded.model, image::read_image(paths[i], {.channels = preprocess.channels()}), preprocess);
+    const std::string file =
+        (std::filesystem::path(a.out) / (stems.of(paths[i]) + ".png")).string();
+    image::write_png(file, result.side_by_side());
+    progress.wipe();
+    fmt::print("{}  L1 {:.4f}  PSNR {:.2f} dB  SSIM {:.4f}\n", file, result.l1, result.psnr,
+               result.ssim);
+    std::fflush(stdout);
+  });
+  check_all_used(failed, paths);
 }
 
 }  // namespace

@@ -53,9 +53,12 @@ class Networks {
 
   std::vector<viz::Captioned> look_at(const std::string& path) {
     std::vector<viz::Captioned> row;
+    image::Image photo;
     for (size_t i = 0; i < loaded_.size(); ++i) {
       const data::Preprocess& preprocess = loaded_[i].info.preprocess;
-      const image::Image photo = image::read_image(path, {.channels = preprocess.channels()});
+      if (i == 0 || photo.channels != preprocess.channels()) {
+        photo = image::read_image(path, {.channels = preprocess.channels()});
+      }
       const tasks::Reconstructed result = tasks::reconstruct(loaded_[i].model, photo, preprocess);
       if (i == 0) row.push_back({enlarged(result.original), fs::path(path).filename().string()});
       row.push_back({enlarged(result.made), fmt::format("{}, {:.1f} dB", names_[i], result.psnr)});

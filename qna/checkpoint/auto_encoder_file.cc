@@ -59,9 +59,10 @@ LoadedAutoEncoder load_auto_encoder(const std::string& path) {
 void load_auto_encoder_weights(models::AutoEncoder& model, const std::string& path) {
   const SafetensorsFile file(path);
   check_kind(path, file, FileKind::kAutoEncoder);
-  check(read_config(path, file) == model->config(),
+  const models::AutoEncoderConfig config = read_config(path, file);
+  check(config == model->config(),
         "{}: the file's auto-encoder has another configuration, {}, than the model, {}", path,
-        models::to_json(read_config(path, file)).dump(), models::to_json(model->config()).dump());
+        models::to_json(config).dump(), models::to_json(model->config()).dump());
   copy_all(model, path, file);
 }
 

@@ -1,6 +1,5 @@
 #include "qna/models/auto_encoder.h"
 
-#include <torch/nn/functional/upsampling.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/instancenorm.h>
 #include <torch/nn/modules/normalization.h>
@@ -136,7 +135,7 @@ class QnAResampleImpl final : public torch::nn::Cloneable<QnAResampleImpl>, publ
     qna_ = register_module("qna", nn::QnA(options_));
     // Every query of every head begins with places of its own. With zeros all would see the mean of
     // the window, and without connections around the layers little of the picture would get
-    // through: after one epoch of faces L1 is 0.19 with 0, 0.12 with 1, 0.10 with 2.
+    // through: they would learn far more slowly.
     const torch::NoGradGuard no_grad;
     qna_->relative_bias.normal_(0, 2);
   }

@@ -8,6 +8,7 @@
 #include "qna/base/error.h"
 #include "qna/data/picture_dataset.h"
 #include "qna/format/fields.h"
+#include "qna/tasks/batch_tensor.h"
 #include "qna/tasks/image_metrics.h"
 #include "qna/tasks/reconstruct.h"
 
@@ -15,11 +16,6 @@ namespace qna::tasks {
 namespace {
 
 using torch::Tensor;
-
-Tensor images_of(const data::Batch& batch) {
-  return torch::from_blob(const_cast<float*>(batch.pixels.data()),
-                          {batch.count, batch.height, batch.width, batch.channels}, torch::kFloat);
-}
 
 // The pictures of a batch that could be read.
 Tensor readable(const data::Batch& batch, int64_t first, int64_t last) {

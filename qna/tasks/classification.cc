@@ -8,20 +8,12 @@
 
 #include "qna/base/error.h"
 #include "qna/models/cost.h"
+#include "qna/tasks/batch_tensor.h"
 
 namespace qna::tasks {
 namespace {
 
 using torch::Tensor;
-
-// The numbers of a batch, without a copy; the batch must stay.
-Tensor view_of(const std::vector<float>& numbers, at::IntArrayRef sizes) {
-  return torch::from_blob(const_cast<float*>(numbers.data()), sizes, torch::kFloat);
-}
-
-Tensor images_of(const data::Batch& batch) {
-  return view_of(batch.pixels, {batch.count, batch.height, batch.width, batch.channels});
-}
 
 data::LoaderOptions labelled_options(const ClassificationOptions& o, const Run& run, bool training,
                                      int64_t classes) {

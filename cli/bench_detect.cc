@@ -25,7 +25,7 @@ struct Arguments {
   std::string image = "320";
   std::string peer = "detr";
   std::string csv;
-  bench::DetectBenchOptions options = {.models = {"detr_tiny", "detr_qna_tiny", "detr_r50"}};
+  bench::DetectBenchOptions options;
 };
 
 void run(Arguments& a) {
@@ -73,6 +73,7 @@ void add_bench_detect(CLI::App& verbs) {
   CLI::App* verb = verbs.add_subcommand(
       "detect", "Images per second of detectors, in training and use, beside DETR in PyTorch");
   auto a = std::make_shared<Arguments>();
+  a->options.models = {"detr_tiny", "detr_qna_tiny", "detr_r50"};
   a->options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   verb->add_option("--model", a->options.models,
                    "Which detectors [detr_tiny,detr_qna_tiny,detr_r50; see qna models]")

@@ -11,6 +11,7 @@
 #include "qna/base/runtime.h"
 #include "qna/coco/oddities.h"
 #include "qna/coco/summary.h"
+#include "qna/format/text.h"
 
 namespace qna::cli {
 namespace {
@@ -29,14 +30,6 @@ struct Arguments {
 // What a category's row shows of kMeasures: AP to APl, and AR100.
 constexpr size_t kColumns[] = {0, 1, 2, 3, 4, 5, 8};
 
-// Names come from a file: control characters could steer a terminal.
-std::string printable(std::string name) {
-  for (char& c : name) {
-    if ((c >= 0 && c < ' ') || c == 0x7f) c = '?';
-  }
-  return name;
-}
-
 void print_categories(const coco::Annotations& truth, const coco::Evaluation& evaluation) {
   std::vector<int64_t> objects(truth.categories.size());
   for (const coco::Annotation& annotation : truth.annotations) {
@@ -51,7 +44,8 @@ void print_categories(const coco::Annotations& truth, const coco::Evaluation& ev
   fmt::print("\n");
   for (size_t i = 0; i < truth.categories.size(); ++i) {
     const coco::Category& category = truth.categories[i];
-    fmt::print("{:>6}  {:<{}} {:>7}", category.id, printable(category.name), width, objects[i]);
+    fmt::print("{:>6}  {:<{}} {:>7}", category.id, format::printable(category.name), width,
+               objects[i]);
     for (const size_t column : kColumns) {
       const double value = coco::mean(evaluation, coco::kMeasures[column], static_cast<int64_t>(i));
       fmt::print(" {:>6}", value < 0 ? "-" : fmt::format("{:.3f}", value));

@@ -7,15 +7,18 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "cli/each_picture.h"
 #include "cli/output_folder.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
+#include "qna/base/file.h"
 #include "qna/base/progress.h"
 #include "qna/checkpoint/detector_file.h"
 #include "qna/coco/results.h"
 #include "qna/data/image_stream.h"
+#include "qna/format/text.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
 #include "qna/tasks/detection_pictures.h"
@@ -37,49 +40,74 @@ struct Arguments {
   bool attention = false;
 };
 
-// The ids of pictures in COCO's JSON.
+// The ids of pictures in COCO's JSON, and the sizes in whose pixels boxes are to be.
 class PictureIds {
  public:
-  explicit PictureIds(const std::string& annotations) : is_given_(!annotations.empty()) {
-    if (!is_given_) return;
-    for (const coco::Picture& picture : coco::read_annotations(annotations).pictures) {
-      ids_[fs::path(picture.file_name).filename().string()] = picture.id;
+  // By the annotations; without them the numbers that the names are, as in COCO, if they all are
+  // different numbers, or else the places in the list, from 1.
+  PictureIds(const std::vector<std::string>& paths, const std::string& annotations) {
+    if (annotations.empty()) {
+      number(paths);
+    } else {
+      read(paths, annotations);
     }
   }
 
-  // By the annotations; without them the number that the name is, as in COCO, or else the place in
-  // the list, from 1.
-  int64_t of(const std::string& path, size_t place) const {
-    const std::string name = fs::path(path).filename().string();
-    if (is_given_) {
-      const auto found = ids_.find(name);
-      check(found != ids_.end(), "{}: --annotations has no picture of that name", path);
-      return found->second;
-    }
-    const std::string stem = fs::path(path).stem().string();
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), number);
-    const bool is_number = error == std::errc() && end == stem.data() + stem.size() && number > 0;
-    return is_number ? number : static_cast<int64_t>(place) + 1;
-  }
+  const coco::Picture& of(size_t place) const { return pictures_[place]; }
 
  private:
-  const bool is_given_;
-  std::map<std::string, int64_t> ids_;
+  void number(const std::vector<std::string>& paths) {
+    std::set<int64_t> different;
+    for (const std::string& path : paths) {
+      const int64_t number = number_of(fs::path(path).stem().string());
+      if (number > 0) different.insert(number);
+      pictures_.emplace_back().id = number;
+    }
+    if (different.size() == paths.size()) return;
+    for (size_t i = 0; i < paths.size(); ++i) pictures_[i].id = static_cast<int64_t>(i) + 1;
+  }
+
+  // 0: it is none.
+  static int64_t number_of(const std::string& text) {
+    int64_t number = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, number);
+    return error == std::errc() && end == last && number > 0 ? number : 0;
+  }
+
+  void read(const std::vector<std::string>& paths, const std::string& annotations) {
+    std::map<std::string, coco::Picture> by_name;
+    for (const coco::Picture& picture : coco::read_annotations(annotations).pictures) {
+      if (picture.file_name.empty()) continue;
+      const std::string name = fs::path(picture.file_name).filename().string();
+      check(by_name.emplace(name, picture).second,
+            "{}: pictures are found by their names, but {} comes twice", annotations,
+            format::in_quotes(name));
+    }
+    for (const std::string& path : paths) {
+      const auto found = by_name.find(fs::path(path).filename().string());
+      check(found != by_name.end(), "{}: --annotations has no picture of that name", path);
+      pictures_.push_back(found->second);
+    }
+  }
+
+  std::vector<coco::Picture> pictures_;
 };
 
 class Detector {
  public:
-  explicit Detector(const Arguments& a) : arguments_(a), ids_(a.annotations) {
+  Detector(const Arguments& a, const std::vector<std::string>& paths)
+      : arguments_(a), ids_(paths, a.annotations) {
     loaded_ = checkpoint::load_detector(a.file);
     for (const std::string& line : loaded_.report) fmt::print(stderr, "{}\n", line);
-    if (a.size > 0) loaded_.info.preprocess.resize = a.size;
+    if (a.size > 0) resize(loaded_.info.preprocess, a.size);
+    if (!a.json.empty()) check_writable(a.json);
     if (!a.out.empty()) make_output_folder(a.out);
   }
 
   void look_at(const std::string& path, size_t place, Progress& progress) {
     const image::Image photo = image::read_image(path);
-    const int64_t id = ids_.of(path, place);
+    const coco::Picture& known = ids_.of(place);
     const tasks::FoundObjects objects = tasks::find_objects(
         loaded_.model, photo, loaded_.info.preprocess,
         {.threshold = arguments_.threshold, .sorted = true}, arguments_.attention);
@@ -88,10 +116,10 @@ class Detector {
     for (int64_t i = 0; i < count; ++i) {
       boxes.push_back(tasks::drawn_box(objects.found, i, loaded_.info.labels));
       const double score = objects.found.scores[i].item<double>();
-      add_result(boxes.back(), id, score);
+      add_result(boxes.back(), photo, known, score);
     }
     progress.wipe();
-    print(path, id, boxes);
+    print(path, known.id, boxes);
     if (!arguments_.out.empty()) write_pictures(path, photo, boxes, objects);
   }
 
@@ -102,10 +130,24 @@ class Detector {
   }
 
  private:
-  void add_result(const tasks::DrawnBox& drawn, int64_t picture, double score) {
-    const auto& [left, top, right, bottom] = drawn.box;
+  // The shorter side, and with it the limit of the longer one.
+  static void resize(data::Preprocess& preprocess, int64_t size) {
+    if (preprocess.resize > 0) preprocess.longest = preprocess.longest * size / preprocess.resize;
+    preprocess.resize = size;
+  }
+
+  void add_result(const tasks::DrawnBox& drawn, const image::Image& photo,
+                  const coco::Picture& known, double score) {
+    // The annotations may be of a larger copy of the file.
+    const auto scale = [](int64_t annotated, int64_t actual) {
+      return annotated > 0 ? static_cast<double>(annotated) / static_cast<double>(actual) : 1;
+    };
+    const double across = scale(known.width, photo.width);
+    const double down = scale(known.height, photo.height);
+    const double left = drawn.box[0] * across, right = drawn.box[2] * across;
+    const double top = drawn.box[1] * down, bottom = drawn.box[3] * down;
     const std::vector<int64_t>& ids = loaded_.info.category_ids;
-    results_.push_back({.picture_id = picture,
+    results_.push_back({.picture_id = known.id,
                         .category_id = ids.empty() ? drawn.label : ids[drawn.label],
                         .box = {left, top, right - left, bottom - top},
                         .score = score});
@@ -114,8 +156,8 @@ class Detector {
   void print(const std::string& path, int64_t id, const std::vector<tasks::DrawnBox>& boxes) const {
     fmt::print("{} (id {}): {} object{}\n", path, id, boxes.size(), boxes.size() == 1 ? "" : "s");
     for (const tasks::DrawnBox& box : boxes) {
-      fmt::print("  {:24}  x {:.0f} to {:.0f}, y {:.0f} to {:.0f}\n", box.text, box.box[0],
-                 box.box[2], box.box[1], box.box[3]);
+      fmt::print("  {:24}  x {:.0f} to {:.0f}, y {:.0f} to {:.0f}\n", format::printable(box.text),
+                 box.box[0], box.box[2], box.box[1], box.box[3]);
     }
     std::fflush(stdout);
   }
@@ -147,8 +189,8 @@ class Detector {
 
 void run(const Arguments& a) {
   check(!a.attention || !a.out.empty(), "--attention needs a folder for its pictures: --out");
-  Detector detector(a);
   const std::vector<std::string> paths = data::find_images(a.images);
+  Detector detector(a, paths);
   if (!a.out.empty()) check_keeps_pictures(a.out, paths);
   const int64_t failed = for_each_picture(
       paths, [&](size_t i, Progress& progress) { detector.look_at(paths[i], i, progress); });
@@ -172,8 +214,8 @@ void add_detect(CLI::App& app) {
   verb->add_option("--json", a->json, "File for the detections in COCO's format")
       ->type_name("FILE");
   verb->add_option("--annotations", a->annotations,
-                   "COCO file that has the pictures' ids, by file name [the number that a name\n"
-                   "is, or else its place in the list]")
+                   "COCO file that has the pictures' ids and sizes, by file name [ids are the\n"
+                   "numbers that the names are, or else places in the list]")
       ->type_name("FILE");
   verb->add_option("--threshold", a->threshold, "Least score, 0 to 1 [0.5]")
       ->check(CLI::Range(0.0, 1.0));

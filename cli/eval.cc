@@ -8,9 +8,14 @@
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
+#include "qna/base/file.h"
 #include "qna/base/progress.h"
 #include "qna/coco/summary.h"
 #include "qna/data/open_dataset.h"
+#include "qna/data/picture_dataset.h"
+#include "qna/format/text.h"
+#include "qna/report/metric_text.h"
+#include "qna/tasks/auto_encoding.h"
 #include "qna/tasks/classification.h"
 #include "qna/tasks/detection.h"
 
@@ -24,6 +29,7 @@ struct Arguments {
   int workers = 0;
   bool skip_broken = false;
   bool as_json = false;
+  int64_t last = 0;  // of an auto-encoder: only the last so many pictures; 0: all
   // Of a detector:
   std::string annotations;
   std::string results;  // file for the detections; empty: none
@@ -35,15 +41,48 @@ void print_broken(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) fmt::print(stderr, "left out: {}\n", line);
 }
 
+// A detector's ids must mean in the annotations what they mean in its file.
+void check_categories(const Arguments& a, checkpoint::DetectorInfo& info,
+                      const data::DetectionDataset& dataset, bool has_ids) {
+  const coco::Annotations& truth = dataset.truth();
+  if (!has_ids) {
+    check(!info.labels.empty(), "{}: the file does not say the names of its classes", a.file);
+    info.category_ids.clear();  // those of the names
+    for (const coco::Category& category : truth.categories) {
+      info.category_ids.push_back(category.id);
+    }
+    return;
+  }
+  const std::vector<int64_t>& ids = info.category_ids;
+  check(!ids.empty(), "{}: the file does not say the ids of its classes", a.file);
+  size_t known = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::optional<int64_t> place = truth.find_category(ids[i]);
+    if (!place) continue;
+    ++known;
+    const std::string& name = truth.categories[*place].name;
+    if (i < info.labels.size() && name != info.labels[i]) {
+      fmt::print(stderr, "note: category {} is {} in {}, but {} in {}\n", ids[i],
+                 format::in_quotes(name), a.annotations, format::in_quotes(info.labels[i]), a.file);
+    }
+  }
+  check(known > 0, "{}: it has none of the detector's {} categories, such as id {}", a.annotations,
+        ids.size(), ids[0]);
+}
+
 void run_detector(const Arguments& a) {
   check(!a.annotations.empty(),
         "{}: this is a detector; give the objects of the pictures in DATA with --annotations FILE",
         a.file);
+  if (!a.results.empty()) check_writable(a.results);
   checkpoint::LoadedDetector loaded = checkpoint::load_detector(a.file);
+  const bool has_ids = a.annotations.ends_with(".json");  // VOC files have names only
   const auto dataset = std::make_shared<const data::DetectionDataset>(data::DetectionDatasetOptions{
-      .images = a.data.path, .annotations = a.annotations, .skip_absent = a.skip_broken});
-  check(!loaded.info.category_ids.empty(), "{}: the file does not say the ids of its classes",
-        a.file);
+      .images = a.data.path,
+      .annotations = a.annotations,
+      .skip_absent = a.skip_broken,
+      .class_names = has_ids ? std::vector<std::string>{} : loaded.info.labels});
+  check_categories(a, loaded.info, *dataset, has_ids);
   print_broken(dataset->absent());
   data::DetectionLoader loader(dataset, loaded.info.preprocess, std::nullopt,
                                {.batch = a.batch,
@@ -72,9 +111,42 @@ void run_detector(const Arguments& a) {
   if (a.as_json) fmt::print("{}\n", numbers.dump());
 }
 
+void run_auto_encoder(const Arguments& a) {
+  checkpoint::LoadedAutoEncoder loaded = checkpoint::load_auto_encoder(a.file);
+  std::shared_ptr<const data::Dataset> dataset =
+      std::make_shared<data::PictureDataset>(a.data.path);
+  check(a.last <= dataset->size(), "--last must be at most {}, as {} has, got {}", dataset->size(),
+        a.data.path, a.last);
+  if (a.last > 0 && a.last < dataset->size()) dataset = data::hold_back(dataset, a.last).val;
+  data::Loader loader(dataset, loaded.info.preprocess, std::nullopt, {},
+                      {.batch = a.batch,
+                       .workers = workers_of(a),
+                       .shuffle = false,
+                       .skip_broken = a.skip_broken,
+                       .cache_bytes = 0});
+  tasks::Metrics metrics;
+  {
+    Progress progress(loader.batches());
+    metrics = tasks::metrics_of(
+        tasks::evaluate_reconstruction(
+            loaded.model, loader, loaded.info.preprocess, {.threads = at::get_num_threads()},
+            [&](int64_t done, int64_t) {
+              progress.show(done,
+                            fmt::format("{} pictures", std::min(done * a.batch, dataset->size())));
+            }),
+        loaded.model->config());
+  }
+  print_broken(loader.broken());
+  nlohmann::json numbers = {{"pictures", dataset->size()}};
+  if (!a.as_json) fmt::print("{}: {} pictures\n", a.data.path, dataset->size());
+  for (const auto& [name, value] : metrics) {
+    if (!a.as_json) fmt::print("  {:6} {:>8}\n", name, report::metric_text(value));
+    numbers[name] = value;
+  }
+  if (a.as_json) fmt::print("{}\n", numbers.dump());
+}
+
 void run_classifier(const Arguments& a) {
-  check(a.annotations.empty() && a.results.empty(),
-        "{}: this is no detector; --annotations and --results are for detectors", a.file);
   checkpoint::LoadedModel loaded = open_weights(a.file);
   check(static_cast<bool>(loaded.model->head), "{}: this model has no classes", a.file);
   const auto dataset = data::open_dataset(a.data);
@@ -115,12 +187,12 @@ void run_classifier(const Arguments& a) {
 
 void add_eval(CLI::App& app) {
   CLI::App* verb =
-      app.add_subcommand("eval", "Measure a model on labelled pictures, or a detector on boxes");
+      app.add_subcommand("eval", "Measure a classifier, a detector or an auto-encoder on pictures");
   auto a = std::make_shared<Arguments>();
   verb->add_option("file", a->file, "Weights (.safetensors)")->required()->type_name("FILE");
   verb->add_option("data", a->data.path,
                    "Class folders, a tar of them, or idx files; of a\n"
-                   "detector, the folder of pictures")
+                   "detector or auto-encoder, the folder of pictures")
       ->required()
       ->type_name("DATA");
   verb->add_option("--split", a->data.split,
@@ -134,6 +206,10 @@ void add_eval(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
   verb->add_option("--workers", a->workers, "Threads that read pictures [one per core]")
       ->check(CLI::Range(1, 1024));
+  verb->add_option("--last", a->last,
+                   "Only the last so many pictures, in order of their paths, for an\n"
+                   "auto-encoder [all]")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   verb->add_flag("--skip-broken", a->skip_broken, "Leave out pictures that cannot be read");
   verb->add_flag("--json", a->as_json, "One JSON object");
   verb->footer(
@@ -141,11 +217,17 @@ void add_eval(CLI::App& app) {
       "Examples:\n"
       "  qna eval runs/imagenette/best.safetensors imagenette2\n"
       "  qna eval model.safetensors cifar10.tar.xz --split test --json\n"
-      "  qna eval detr.safetensors val2017 --annotations instances_val2017.json");
+      "  qna eval detr.safetensors val2017 --annotations instances_val2017.json\n"
+      "  qna eval runs/faces_qna/best.safetensors celeba --last 1000");
   verb->callback([a] {
     const bool detector = checkpoint::is_detector_file(a->file);
+    const bool auto_encoder = checkpoint::is_auto_encoder_file(a->file);
+    check(detector || (a->annotations.empty() && a->results.empty()),
+          "{}: this is no detector; --annotations and --results are for detectors", a->file);
+    check(auto_encoder || a->last == 0, "{}: this is no auto-encoder; --last is for auto-encoders",
+          a->file);
     if (a->batch == 0) a->batch = detector ? 4 : 64;
-    (detector ? run_detector : run_classifier)(*a);
+    (detector ? run_detector : auto_encoder ? run_auto_encoder : run_classifier)(*a);
   });
 }
 

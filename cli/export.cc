@@ -39,7 +39,7 @@ void run(const Arguments& a) {
 
 void add_export(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
-      "export", "Write a model without its training state, in another precision");
+      "export", "Write a classifier without its training state, in another precision");
   auto a = std::make_shared<Arguments>();
   verb->add_option("file", a->file, "Weights or checkpoint of a run (.safetensors)")
       ->required()

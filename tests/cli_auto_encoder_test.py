@@ -3,6 +3,7 @@
 Run by CTest with the path of the program and of the repository; standard library only.
 """
 
+import json
 import os
 import random
 import sys
@@ -111,6 +112,23 @@ class AutoEncoder(unittest.TestCase):
         _, expected = read_safetensors(os.path.join(self.path("qna"), "last.safetensors"))
         _, actual = read_safetensors(os.path.join(folder, "last.safetensors"))
         self.assertEqual(expected, actual)
+
+    def test_eval_gives_the_numbers_of_the_log(self):
+        with open(os.path.join(self.path("qna"), "log.jsonl"), encoding="utf-8") as file:
+            epochs = [line for line in map(json.loads, file) if line["kind"] == "epoch"]
+        done = run("eval", os.path.join(self.path("qna"), "last.safetensors"), self.pictures,
+                   "--last", "6", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        numbers = json.loads(done.stdout)
+        self.assertEqual(numbers.pop("pictures"), 6)
+        self.assertEqual(numbers.keys(), epochs[-1]["metrics"].keys())
+        for name, value in epochs[-1]["metrics"].items():
+            self.assertAlmostEqual(numbers[name], value, places=4)
+        done = run("eval", self.best(), self.pictures, "--last", "31")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("--last must be at most 30", done.stderr)
+        done = run("eval", self.best(), self.pictures, "--annotations", "a.json")
+        self.assertIn("no detector", done.stderr)
 
     def test_reconstruct(self):
         out = self.path("again")

@@ -71,6 +71,12 @@ kind = "step"
 step_epoch = 3
 """
 
+GROUP = """
+[[optimizer.group]]
+match = "backbone.*"
+lr_scale = 0.1
+"""
+
 BACKBONE = """
 [model.config.backbone]
 base_dim = 8
@@ -79,6 +85,8 @@ stages = [
   { attention_blocks = 1, attention_heads = 2, qna_heads = 2, window = 4 },
 ]
 """
+
+REPOSITORY = ""
 
 COLORS = {3: (220, 50, 40), 7: (40, 60, 220)}  # by category id
 
@@ -181,6 +189,95 @@ class Whole(Detection):
             text = file.read()
         self.assertIn(json.dumps(numbers["AP"])[:10], text)
 
+    def test_eval_finds_the_classes_of_voc_files_by_name(self):
+        with open(f"{self.data}/val.json") as file:
+            truth = json.load(file)
+        names = {c["id"]: c["name"] for c in truth["categories"]}
+        folder = self.path("voc")
+        os.makedirs(folder)
+        for picture in truth["images"]:
+            objects = ""
+            for a in truth["annotations"]:
+                if a["image_id"] != picture["id"]:
+                    continue
+                x, y, w, h = a["bbox"]
+                objects += (f"<object><name>{names[a['category_id']]}</name><bndbox>"
+                            f"<xmin>{x + 1}</xmin><ymin>{y + 1}</ymin>"
+                            f"<xmax>{x + w}</xmax><ymax>{y + h}</ymax></bndbox></object>")
+            stem = os.path.splitext(picture["file_name"])[0]
+            with open(os.path.join(folder, stem + ".xml"), "w") as file:
+                file.write(f"<annotation><filename>{picture['file_name']}</filename><size>"
+                           f"<width>{picture['width']}</width><height>{picture['height']}</height>"
+                           f"<depth>3</depth></size>{objects}</annotation>")
+        found = []
+        for name, annotations in (("coco", f"{self.data}/val.json"), ("voc", folder)):
+            results = self.path(f"{name}_results.json")
+            done = run("eval", f"{self.whole}/last.safetensors", f"{self.data}/pictures",
+                       "--annotations", annotations, "--results", results)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(results) as file:
+                found.append(json.load(file))
+        # VOC has no ids: they are the places of the detector's classes, though "blue" comes first
+        # in the alphabet.
+        places = {3: 1, 7: 2}
+        self.assertEqual(len(found[0]), 5 * 8)
+        self.assertEqual([dict(row, category_id=places[row["category_id"]]) for row in found[0]],
+                         found[1])
+
+    def test_eval_of_other_categories(self):
+        with open(f"{self.data}/val.json") as file:
+            truth = json.load(file)
+        for category, id in zip(truth["categories"], (3, 8)):
+            category.update(id=id, name="thing")
+        truth["annotations"] = [a for a in truth["annotations"] if a["category_id"] == 3]
+        other = self.path("other.json")
+        with open(other, "w") as file:
+            json.dump(truth, file)
+        arguments = ("eval", f"{self.whole}/last.safetensors", f"{self.data}/pictures",
+                     "--annotations", other)
+        done = run(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("category 3 is 'thing'", done.stderr)
+        self.assertIn("but 'red thing'", done.stderr)
+        truth["categories"] = [{"id": 1, "name": "red thing"}]
+        truth["annotations"] = [dict(a, category_id=1) for a in truth["annotations"]]
+        with open(other, "w") as file:
+            json.dump(truth, file)
+        self.expect_failure(run(*arguments), "other.json", "none of the detector's 2 categories")
+
+    def test_ids_of_pictures(self):
+        for name in ("7.png", "12.png", "b.png"):
+            shutil.copy(f"{self.data}/pictures/val1.png", self.path(name))
+        weights = f"{self.whole}/last.safetensors"
+        done = run("detect", weights, self.path("12.png"), self.path("7.png"))
+        self.assertIn("12.png (id 12)", done.stdout)
+        self.assertIn("7.png (id 7)", done.stdout)
+        # Places in the list where one of them is no number, so that no id comes twice.
+        done = run("detect", weights, self.path("b.png"), self.path("12.png"))
+        self.assertIn("b.png (id 1)", done.stdout)
+        self.assertIn("12.png (id 2)", done.stdout)
+
+    def test_boxes_are_in_pixels_of_the_annotations(self):
+        with open(f"{self.data}/val.json") as file:
+            truth = json.load(file)
+        for picture in truth["images"]:
+            picture["width"] *= 2
+            picture["height"] *= 3
+        with open(self.path("larger.json"), "w") as file:
+            json.dump(truth, file)
+        boxes = []
+        for name, annotations in (("as", f"{self.data}/val.json"), ("larger", self.path("larger.json"))):
+            found = self.path(f"{name}_found.json")
+            done = run("detect", f"{self.whole}/last.safetensors", f"{self.data}/pictures/val1.png",
+                       "--threshold", "0", "--annotations", annotations, "--json", found)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(found) as file:
+                boxes.append([row["bbox"] for row in json.load(file)])
+        self.assertEqual(len(boxes[0]), 8)
+        for a, b in zip(*boxes):
+            for value, larger, scale in zip(a, b, (2, 3, 2, 3)):
+                self.assertAlmostEqual(scale * value, larger, places=2)
+
     def test_detect(self):
         out, found = self.path("found"), self.path("found.json")
         done = run("detect", f"{self.whole}/last.safetensors", f"{self.data}/pictures/val1.png",
@@ -208,6 +305,8 @@ class Whole(Detection):
         self.expect_failure(run("detect", weights, picture, "--attention"), "--out")
         done = run("detect", weights, picture, "--annotations", f"{self.data}/train.json")
         self.expect_failure(done, "--annotations", "val1.png")
+        self.expect_failure(run("detect", weights, picture, "--json", "no/such/folder/a.json"),
+                            "no/such/folder")
         self.expect_failure(run("predict", weights, picture), "detector")
         self.expect_failure(run("eval", weights, f"{self.data}/pictures"), "--annotations")
 
@@ -271,6 +370,44 @@ class Weights(Detection):
         self.assertIn("class_embed", done.stdout)
         self.assertIn("newly initialised", done.stdout)
 
+    def test_queries_that_begin_as_boxes(self):
+        anchors = ["--set", "model.config.anchors=true", "--set", "model.config.waves=8",
+                   "--set", "model.config.temperature=20"]
+        for name, more in (("boxes", []), ("boxes2", ["--processes", "2"]),
+                           ("boxes3", ["--set", "precision=bfloat16"])):
+            done = run("train", self.recipe, "-o", self.path(name), *anchors, "--set", "epochs=2", *more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("refpoint_embed.weight", self.weights(self.path("boxes")))
+        done = run("detect", self.path("boxes/last.safetensors"), f"{self.data}/pictures/val1.png",
+                   "-o", self.path("boxes_found"), "--threshold", "0", "--attention")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("8 objects", done.stdout)
+        done = run("train", self.recipe, "-o", self.path("mixed"), *anchors, "--set",
+                   f"model.weights={self.whole}/last.safetensors")
+        self.expect_failure(done, "are vectors", "are boxes", "anchors")
+
+    def test_the_first_stages_of_a_classifier(self):
+        done = run("train", self.recipe_without_backbone(), "-o", self.path("cut"), "--set",
+                   "model.backbone_stages=2", "--set", "epochs=1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("stages behind number 2: left out", done.stdout)
+        names = self.weights(self.path("cut")).keys()
+        self.assertTrue(any("exp_avg/transformer" in name for name in names))
+        self.assertFalse(any("exp_avg/backbone" in name for name in names))  # frozen
+        self.assertFalse(any("body.stages.2" in name for name in names))
+        done = run("train", self.recipe_without_backbone(), "-o", self.path("cut2"), "--set",
+                   "model.backbone_stages=9")
+        self.expect_failure(done, "model.backbone_stages", "from 1 to 4", "9")
+
+    def recipe_without_backbone(self):
+        path = self.path("cut.toml")
+        with open(path, "w") as file:
+            file.write(RECIPE.format(
+                name="detr_tiny", data=self.data, epochs=1,
+                backbone=f'backbone = "{REPOSITORY}/weights/imagenette.safetensors"\n'
+                         'freeze = "backbone"').replace(GROUP, ""))
+        return path
+
     def test_frozen_first_stage(self):
         done = run("train", self.recipe, "-o", self.path("frozen"), "--set",
                    "model.freeze=first_stage", "--set", "epochs=1")
@@ -315,6 +452,7 @@ class BadInput(Detection):
         self.expect_failure(self.train("model.freeze=half"), "model.freeze", "first_stage")
         self.expect_failure(self.train("preprocess.crop=[32, 32]"), "crop")
         self.expect_failure(self.train("model.config.classes=2"), "classes")
+        self.expect_failure(self.train("model.backbone_stages=2"), "backbone_stages", "model.backbone")
 
     def test_annotations(self):
         def unknown_category(truth):
@@ -338,5 +476,5 @@ class BadInput(Detection):
 
 
 if __name__ == "__main__":
-    take_arguments()
+    REPOSITORY = take_arguments()
     unittest.main(verbosity=1)

@@ -63,6 +63,8 @@ void write_file(const std::string& path, std::string_view content) {
   file.commit();
 }
 
+void check_writable(const std::string& path) { const AtomicFile attempt(path); }
+
 void remove_leftovers(const std::string& path) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(path).parent_path();

@@ -29,6 +29,9 @@ class AtomicFile {
 // The same for content that is at hand as a whole.
 void write_file(const std::string& path, std::string_view content);
 
+// Throws qna::Error where write_file() could not begin: for results that take long to make.
+void check_writable(const std::string& path);
+
 // Removes what processes have left that were killed while they wrote to `path`. Nobody may be
 // writing to it.
 void remove_leftovers(const std::string& path);

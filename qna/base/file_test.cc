@@ -87,6 +87,16 @@ TEST_F(WriteFile, MissingFolderIsAnErrorThatNamesThePath) {
   EXPECT_EQ(names(), Names{});
 }
 
+TEST_F(WriteFile, CheckingLeavesNothingBehind) {
+  check_writable(path("a.csv"));
+  EXPECT_EQ(names(), Names{});
+  write_file(path("a.csv"), "x");
+  check_writable(path("a.csv"));
+  EXPECT_EQ(names(), Names{"a.csv"});
+  EXPECT_EQ(content(path("a.csv")), "x");
+  EXPECT_THROW(check_writable(path("missing/a.csv")), Error);
+}
+
 TEST_F(WriteFile, FolderInTheWayIsAnError) {
   fs::create_directory(path("a"));
   std::ofstream(path("a/inside")) << "kept";

@@ -1,6 +1,7 @@
 #include "qna/checkpoint/detector_file.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "qna/base/error.h"
@@ -62,10 +63,16 @@ std::string describe_backbone(const models::DetrConfig& config) {
 // new_head: classes and object queries of another number keep their initial values.
 LoadReport copy_detector(models::Detr& model, const std::string& path, const SafetensorsFile& file,
                          bool new_head) {
+  const bool anchors = file.find("refpoint_embed.weight") != nullptr;
+  check(anchors == model->config().anchors,
+        "{}: the queries in the file are {}, but the model's are {}; see 'anchors' of its "
+        "configuration",
+        path, anchors ? "boxes" : "vectors", anchors ? "vectors" : "boxes");
   WeightCopy copy(path, file);
   for (const auto& [name, tensor] : named_tensors(*model)) {
-    const bool other_rows =
-        new_head && (name.starts_with("class_embed.") || name.starts_with("query_embed."));
+    const bool of_head = name.starts_with("class_embed.") || name.starts_with("query_embed.") ||
+                         name.starts_with("refpoint_embed.");
+    const bool other_rows = new_head && of_head;
     copy.add(name, tensor,
              other_rows ? WeightCopy::OtherRows::kKeepInitial : WeightCopy::OtherRows::kRefuse);
   }
@@ -93,7 +100,7 @@ void copy_backbone(models::Detr& model, WeightCopy& copy) {
     if (!name.starts_with(norm)) continue;
     const std::string in_file = "head.norm." + name.substr(norm.size());
     if (copy.has(in_file)) {
-      copy.add(in_file, tensor);
+      copy.add(in_file, tensor, WeightCopy::OtherRows::kKeepInitial);  // of another stage
     } else {
       copy.leave(name);  // the classifier's file has no head
     }
@@ -108,7 +115,19 @@ LoadReport copy_qna_vit(models::Detr& model, const std::string& path, const Safe
   WeightCopy copy(path, file);
   copy_backbone(model, copy);
   copy.ignore([](const std::string& name) { return name.starts_with("head."); });
-  return copy.finish();
+  // The detector may have only the first stages, the last of which leads to no other.
+  const size_t stages = std::get<models::QnAViTConfig>(model->config().backbone).stages.size();
+  const std::string last = fmt::format("stages.{}.downsample.", stages - 1);
+  bool more = false;
+  copy.ignore([&](const std::string& name) {
+    size_t stage = 0;
+    const bool behind = std::sscanf(name.c_str(), "stages.%zu.", &stage) == 1 && stage >= stages;
+    more = more || behind;
+    return behind || name.starts_with(last);
+  });
+  LoadReport report = copy.finish();
+  if (more) report.push_back(fmt::format("stages behind number {}: left out", stages));
+  return report;
 }
 
 // torchvision's names; its BatchNorm counts batches, which frozen ones do not.

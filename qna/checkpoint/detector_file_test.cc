@@ -219,6 +219,23 @@ TEST_F(DetectorFile, FailedSaveLeavesTheFile) {
 
 // ---- weights to start from ----
 
+TEST_F(DetectorFile, OtherNumberOfAnchors) {
+  models::DetrConfig config = small_config();
+  config.anchors = true;
+  const models::Detr from = make(config);
+  save_detector(path(), from, full_info());
+  EXPECT_TRUE(load_detector(path()).model->config() == config);
+  config.queries = 4;
+  models::Detr model = make(config, 85);
+  const Tensor anchors = model->refpoint_embed->weight.clone();
+  EXPECT_EQ(load_detector_weights(model, path()),
+            (LoadReport{"refpoint_embed.weight: [5, 4] -> [4, 4], newly initialised"}));
+  EXPECT_TRUE(torch::equal(model->refpoint_embed->weight, anchors));
+  models::Detr other = make(small_config());
+  expect_complaint([&] { load_detector_weights(other, path()); },
+                   {"in the file are boxes", "model's are vectors", "anchors"});
+}
+
 TEST_F(DetectorFile, OtherClassesAndQueries) {
   const models::Detr from = make(small_config());
   save_detector(path(), from, full_info());
@@ -275,6 +292,22 @@ TEST_F(DetectorFile, BackboneOfAQnAViTWithOtherWindows) {
   models::Detr other = make(learned);
   const LoadReport report = load_detector_weights(other, path());
   EXPECT_NE(report.back().find("backbone.1"), std::string::npos) << report.back();
+}
+
+TEST_F(DetectorFile, TheFirstStagesOfAQnAViT) {
+  const models::QnAViT classifier = make_classifier(small_backbone());
+  save_model(path(), classifier, {});
+  models::DetrConfig config = small_config();
+  std::get<models::QnAViTConfig>(config.backbone).stages.resize(1);
+  models::Detr model = make(config);
+  EXPECT_EQ(load_detector_weights(model, path()),
+            (LoadReport{"head.norm.weight: [16] -> [8], newly initialised",
+                        "head.norm.bias: [16] -> [8], newly initialised",
+                        "stages behind number 1: left out", kBeside}));
+  const auto from = classifier->named_parameters();
+  for (const auto& item : model->backbone().qna_vit->named_parameters()) {
+    EXPECT_TRUE(torch::equal(item.value(), from[item.key()])) << item.key();
+  }
 }
 
 TEST_F(DetectorFile, BackboneWithoutAHead) {

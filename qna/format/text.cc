@@ -41,6 +41,13 @@ std::string in_quotes(std::string_view text) {
   return out + (text.size() > kLongest ? "...'" : "'");
 }
 
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if ((c >= 0 && c < ' ') || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
 std::string in_brackets(std::span<const int64_t> shape) {
   constexpr size_t kLongest = 16;
   const auto shown = shape.first(std::min(shape.size(), kLongest));

@@ -14,6 +14,9 @@ bool is_utf8(std::string_view text);
 // a name from a file can neither flood a log nor steer a terminal.
 std::string in_quotes(std::string_view text);
 
+// For tables: control characters as '?', so that a name from a file cannot steer a terminal.
+std::string printable(std::string text);
+
 // "[2, 3]", cut when long.
 std::string in_brackets(std::span<const int64_t> shape);
 

@@ -46,6 +46,10 @@ TEST(InQuotes, CutsLongText) {
   EXPECT_EQ(in_quotes(std::string(201, 'a')), "'" + std::string(200, 'a') + "...'");
 }
 
+TEST(Printable, ControlCharacters) {
+  EXPECT_EQ(printable("a\x1b[2J\n\x7f b\xc3\xa9"), "a?[2J?? b\xc3\xa9");
+}
+
 TEST(InBrackets, CutsLongShapes) {
   using Shape = std::vector<int64_t>;
   EXPECT_EQ(in_brackets(Shape{}), "[]");

@@ -30,6 +30,7 @@ class BackboneImpl : public torch::nn::Cloneable<BackboneImpl> {
   // BatchNorm stays as it is in evaluation: a few images, padded, say little about all.
   void train(bool on = true) override;
   void freeze_first_stage();  // and the stem: they see so many pixels, and have least to learn
+  void freeze();              // all of it: from now on it is as in evaluation, without gradients
   void reset() override;
 
   ResNet resnet{nullptr};  // one of the two; both are called "body"
@@ -38,6 +39,7 @@ class BackboneImpl : public torch::nn::Cloneable<BackboneImpl> {
 
  private:
   DetrConfig config_;
+  bool frozen_ = false;
 };
 TORCH_MODULE(Backbone);
 
@@ -45,7 +47,7 @@ TORCH_MODULE(Backbone);
 class BoxHeadImpl : public torch::nn::Cloneable<BoxHeadImpl> {
  public:
   explicit BoxHeadImpl(int64_t features);
-  // [..., features] -> [..., 4], from 0 to 1.
+  // [..., features] -> [..., 4]; a sigmoid of it is a box.
   torch::Tensor forward(const torch::Tensor& x);
   void reset() override;
   torch::nn::ModuleList layers{nullptr};
@@ -95,12 +97,14 @@ class DetrImpl : public torch::nn::Cloneable<DetrImpl> {
   nn::PositionCodeImpl& positions() { return backbone_->at<nn::PositionCodeImpl>(1); }
 
   nn::Transformer transformer{nullptr};
-  torch::nn::Conv2d input_proj{nullptr};      // 1 x 1, to the transformer's features
-  torch::nn::Embedding query_embed{nullptr};  // the object queries
+  torch::nn::Conv2d input_proj{nullptr};         // 1 x 1, to the transformer's features
+  torch::nn::Embedding query_embed{nullptr};     // the object queries; or, config.anchors:
+  torch::nn::Embedding refpoint_embed{nullptr};  // their boxes, before the sigmoid
   torch::nn::Linear class_embed{nullptr};
   BoxHead bbox_embed{nullptr};
 
  private:
+  class Queries;
   torch::nn::ModuleList backbone_{nullptr};  // DETR's names are backbone.0 and backbone.1
   DetrConfig config_;
 };

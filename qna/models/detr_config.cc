@@ -40,6 +40,9 @@ void visit_config(Config& c, const Visit& visit, const VisitEnum& visit_enum) {
   visit("dropout", c.dropout);
   visit("pre_norm", c.pre_norm);
   visit_enum("positions", c.positions, kPositions);
+  visit("waves", c.sines.waves);
+  visit("temperature", c.sines.temperature);
+  visit("anchors", c.anchors);
   visit("aux_loss", c.aux_loss);
 }
 
@@ -132,6 +135,18 @@ void check(const DetrConfig& c) {
              kSubject, c.hidden);
   qna::check(c.hidden % c.heads == 0, "{}: heads must divide hidden ({}), got {}", kSubject,
              c.hidden, c.heads);
+  const std::pair<const char*, double> sines[] = {{"waves", c.sines.waves},
+                                                  {"temperature", c.sines.temperature}};
+  for (const auto& [name, value] : sines) {
+    qna::check(value >= 1 && value <= 1e6, "{}: {} must be from 1 to 1e6, got {}", kSubject, name,
+               value);
+  }
+  qna::check(c.positions == nn::PositionKind::kSine || c.sines == nn::SineOptions{},
+             "{}: waves and temperature belong to sine positions, but positions is learned",
+             kSubject);
+  qna::check(!c.anchors || c.positions == nn::PositionKind::kSine,
+             "{}: positions must be sine for anchors, which lie at any place, got learned",
+             kSubject);
   in_range("qna.blocks", c.qna.blocks, 0, 100);
   if (c.qna.blocks == 0) return;
   in_range("qna.replaces", c.qna.replaces, 0, c.encoder_blocks);

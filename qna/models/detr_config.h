@@ -40,7 +40,9 @@ struct DetrConfig {
   double dropout = 0.1;
   bool pre_norm = false;
   nn::PositionKind positions = nn::PositionKind::kSine;
-  bool aux_loss = true;  // every decoder block has predictions, not only the last
+  nn::SineOptions sines = {};  // `waves` and `temperature`
+  bool anchors = false;        // queries are learned boxes, refined by every block (DAB-DETR)
+  bool aux_loss = true;        // every decoder block has predictions, not only the last
   EncoderQnAConfig qna = {};
 
   bool has_qna_backbone() const { return std::holds_alternative<QnAViTConfig>(backbone); }

@@ -179,19 +179,21 @@ std::vector<LayerCost> layer_costs(const DetrConfig& config, int64_t height, int
          fmt::format("{} queries, {} heads", config.queries, config.heads), on_queries,
          config.hidden, decoder_block(config, positions));
   }
-  const double predictions =
-      queries * static_cast<double>(config.aux_loss ? config.decoder_blocks : 1);
+  const double refinements = queries * static_cast<double>(config.decoder_blocks);
+  const double predictions = config.aux_loss ? refinements : queries;
   Cost norm, classes, boxes;
   add_norm(norm, queries * static_cast<double>(config.decoder_blocks * config.hidden),
            config.hidden);
   push("transformer.decoder.norm", "LayerNorm", on_queries, config.hidden, norm);
-  push("query_embed", "object queries", on_queries, config.hidden,
-       {.parameters = config.queries * config.hidden, .flops = 0});
+  const int64_t query_features = config.anchors ? 4 : config.hidden;
+  push(config.anchors ? "refpoint_embed" : "query_embed",
+       config.anchors ? "boxes to begin with" : "object queries", on_queries, query_features,
+       {.parameters = config.queries * query_features, .flops = 0});
   add_product(classes, predictions, config.hidden, config.classes + 1, true);
   push("class_embed", fmt::format("{} classes and none", config.classes), on_queries,
        config.classes + 1, classes);
   for (const int64_t out : {config.hidden, config.hidden, int64_t{4}}) {
-    add_product(boxes, predictions, config.hidden, out, true);
+    add_product(boxes, config.anchors ? refinements : predictions, config.hidden, out, true);
   }
   push("bbox_embed", "boxes", on_queries, 4, boxes);
   return rows;

@@ -52,12 +52,23 @@ Detr make(const DetrConfig& config) {
   return model;
 }
 
+DetrConfig with_anchors() {
+  DetrConfig config = small(small_vit(), 4);
+  config.anchors = true;
+  config.sines = {.waves = 8, .temperature = 20};
+  return config;
+}
+
 std::vector<DetrConfig> variants() {
   DetrConfig learned = small(small_vit(), 4);
   learned.positions = nn::PositionKind::kLearned;
   learned.pre_norm = true;
-  return {small(ResNetConfig{.depth = 18}, 0), small(ResNetConfig{.depth = 18}, 4),
-          small(small_vit(), 0), small(small_vit(), 4), learned};
+  return {small(ResNetConfig{.depth = 18}, 0),
+          small(ResNetConfig{.depth = 18}, 4),
+          small(small_vit(), 0),
+          small(small_vit(), 4),
+          learned,
+          with_anchors()};
 }
 
 int64_t count(const torch::nn::Module& module) {
@@ -165,16 +176,49 @@ TEST(Detr, Shapes) {
 }
 
 TEST(Detr, OnlyTheLastBlockWithoutAuxiliaryLosses) {
-  DetrConfig config = small(small_vit(), 0);
-  Detr model = make(config);
-  config.aux_loss = false;
-  Detr last = make(config);
+  for (DetrConfig config : {small(small_vit(), 0), with_anchors()}) {
+    Detr model = make(config);
+    config.aux_loss = false;
+    Detr last = make(config);
+    const torch::NoGradGuard no_grad;
+    const Tensor images = torch::randn({1, 40, 40, 3});
+    const DetrOutput all = model->forward(images), one = last->forward(images);
+    ASSERT_EQ(one.logits.size(0), 1);
+    EXPECT_TRUE(near(one.logits[0], all.logits[1], 1e-6));
+    EXPECT_TRUE(near(one.boxes[0], all.boxes[1], 1e-6));
+  }
+}
+
+TEST(Detr, AnchorsLieAllOverTheImage) {
+  DetrConfig config = with_anchors();
+  config.queries = 100;
+  Detr model(config);
   const torch::NoGradGuard no_grad;
-  const Tensor images = torch::randn({1, 40, 40, 3});
-  const DetrOutput all = model->forward(images), one = last->forward(images);
-  ASSERT_EQ(one.logits.size(0), 1);
-  EXPECT_TRUE(near(one.logits[0], all.logits[1], 1e-6));
-  EXPECT_TRUE(near(one.boxes[0], all.boxes[1], 1e-6));
+  const DetrOutput output = model->forward(torch::randn({2, 40, 60, 3}));
+  // As they begin, they are the boxes of every block and image.
+  const Tensor anchors = model->refpoint_embed->weight.sigmoid();
+  EXPECT_TRUE(near(output.boxes, anchors.expand_as(output.boxes), 1e-5));
+  // Each ninth of the image has about its share of the centres.
+  const Tensor cell = (anchors.slice(1, 0, 2) * 3).floor().to(torch::kLong);
+  const Tensor counts = torch::bincount(cell.select(1, 0) * 3 + cell.select(1, 1), {}, 9);
+  EXPECT_GE(counts.min().item<int64_t>(), 8);
+  EXPECT_LE(counts.max().item<int64_t>(), 14);
+}
+
+TEST(Detr, EveryBlockGoesOnFromTheBoxesBefore) {
+  Detr model = make(with_anchors());
+  const torch::NoGradGuard no_grad;
+  const Tensor images = torch::randn({1, 40, 60, 3});
+  // A head that says "a bit to the right" whatever it sees.
+  auto& last = model->bbox_embed->layers->at<torch::nn::LinearImpl>(2);
+  last.weight.zero_();
+  last.bias.zero_();
+  last.bias[0] = 0.25;
+  const Tensor steps = model->forward(images).boxes.logit();
+  const Tensor anchors = model->refpoint_embed->weight;
+  const Tensor right = torch::tensor({0.25, 0.0, 0.0, 0.0});
+  EXPECT_TRUE(near(steps[0][0], anchors + right, 1e-4));
+  EXPECT_TRUE(near(steps[1][0], anchors + 2 * right, 1e-4));
 }
 
 // The original fails this: its convolutions see the padding.
@@ -218,6 +262,29 @@ TEST(Detr, GradientsReachEveryParameter) {
     for (const auto& item : model->named_parameters()) {
       EXPECT_TRUE(item.value().grad().defined() &&
                   item.value().grad().isfinite().all().item<bool>())
+          << item.key();
+    }
+  }
+}
+
+TEST(Detr, AFrozenBackboneIsAsInEvaluation) {
+  DetrConfig config = small(small_vit(), 0);
+  std::get<QnAViTConfig>(config.backbone).drop_path = 0.9;
+  for (const auto& backbone :
+       {config.backbone, decltype(config.backbone)(ResNetConfig{.depth = 18})}) {
+    config.backbone = backbone;
+    Detr model = make(config);
+    const Tensor images = torch::randn({2, 40, 40, 3});
+    const Tensor expected = model->backbone().forward(images);
+    model->backbone().freeze();
+    model->train();
+    const Tensor map = model->backbone().forward(images);
+    EXPECT_TRUE(near(map, expected, 1e-5));
+    EXPECT_FALSE(map.requires_grad());
+    const DetrOutput output = model->forward(images);
+    (output.logits.square().sum() + output.boxes.square().sum()).backward();
+    for (const auto& item : model->named_parameters()) {
+      EXPECT_EQ(item.value().grad().defined(), item.key().find("backbone.0") == std::string::npos)
           << item.key();
     }
   }

@@ -9,14 +9,13 @@
 namespace qna::nn {
 namespace {
 
-constexpr double kTemperature = 10000;
 constexpr double kEpsilon = 1e-6;
 constexpr int64_t kLearnedPlaces = 50;  // rows and columns with a vector of their own
 
 }  // namespace
 
-PositionCodeImpl::PositionCodeImpl(PositionKind kind, int64_t features)
-    : kind_(kind), features_(features) {
+PositionCodeImpl::PositionCodeImpl(PositionKind kind, int64_t features, const SineOptions& sines)
+    : kind_(kind), features_(features), sines_(sines) {
   const int64_t divisor = kind == PositionKind::kSine ? 4 : 2;
   check(features >= divisor && features % divisor == 0,
         "PositionCode: features must be a multiple of {}, got {}", divisor, features);
@@ -43,19 +42,31 @@ torch::Tensor PositionCodeImpl::forward_sine(const torch::Tensor& x,
   const auto options = x.options().dtype(torch::kFloat);
   const torch::Tensor inside =
       mask.defined() ? mask.to(torch::kFloat) : torch::ones({1, x.size(1), x.size(2)}, options);
+  const auto code = [&](int axis) {
+    // 1, 2, 3, ... inside the image, divided by its last: up to 1, whatever the size.
+    const torch::Tensor place = inside.cumsum(axis);
+    const torch::Tensor last = place.narrow(axis, place.size(axis) - 1, 1) + kEpsilon;
+    return waves((sines_.centred ? place - 0.5 : place) / last);
+  };
+  return torch::cat({code(1), code(2)}, -1).to(x.scalar_type());
+}
+
+torch::Tensor PositionCodeImpl::at(const torch::Tensor& places) const {
+  check(kind_ == PositionKind::kSine, "PositionCode: only sines have a code of any place");
+  const torch::Tensor exact = places.to(torch::kFloat);
+  return torch::cat({waves(exact.select(-1, 1)), waves(exact.select(-1, 0))}, -1)
+      .to(places.scalar_type());
+}
+
+// The code of one axis: [...] from 0 to 1 -> [..., features / 2].
+torch::Tensor PositionCodeImpl::waves(const torch::Tensor& places) const {
   // T^(2 i / n) for pairs of a sine and a cosine, n of them per axis.
   const int64_t n = features_ / 2;
   const torch::Tensor wavelength =
-      torch::pow(kTemperature, torch::arange(0, n, 2, options) * (1.0 / n));
-  const auto code = [&](int axis) {
-    // 1, 2, 3, ... inside the image, divided by its last: from 0 to 2 pi, whatever the size.
-    const torch::Tensor place = inside.cumsum(axis);
-    const torch::Tensor angle =
-        place / (place.narrow(axis, place.size(axis) - 1, 1) + kEpsilon) * (2 * std::numbers::pi);
-    const torch::Tensor phase = angle.unsqueeze(-1) / wavelength;  // [B, H, W, n / 2]
-    return torch::stack({phase.sin(), phase.cos()}, -1).flatten(-2);
-  };
-  return torch::cat({code(1), code(2)}, -1).to(x.scalar_type());
+      torch::pow(sines_.temperature, torch::arange(0, n, 2, places.options()) * (1.0 / n));
+  const double turns = 2 * std::numbers::pi * sines_.waves;
+  const torch::Tensor phase = (places * turns).unsqueeze(-1) / wavelength;
+  return torch::stack({phase.sin(), phase.cos()}, -1).flatten(-2);
 }
 
 torch::Tensor PositionCodeImpl::forward_learned(const torch::Tensor& x) {

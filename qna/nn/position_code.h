@@ -12,15 +12,27 @@ namespace qna::nn {
 // column.
 enum class PositionKind { kSine, kLearned };
 
+// The shortest wave lies `waves` times in the image, the longest is about `temperature` times as
+// long. DETR's, the defaults, tell near places hardly apart.
+struct SineOptions {
+  double waves = 1;
+  double temperature = 10000;
+  bool centred = false;  // a position of the map lies in the middle of its pixels, not at their end
+
+  bool operator==(const SineOptions&) const = default;
+};
+
 class PositionCodeImpl : public torch::nn::Cloneable<PositionCodeImpl> {
  public:
   // features: of the map; a multiple of 4 (of 2 for learned codes).
-  PositionCodeImpl(PositionKind kind, int64_t features);
+  PositionCodeImpl(PositionKind kind, int64_t features, const SineOptions& sines = {});
 
   // For x [B, H, W, features] and its mask [B, H, W] bool, true where the image is: the code,
   // [B, H, W, features], or [1, ...] where it is the same for all images. What lies outside an
   // image does not change the code inside.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
+  // The sine code of any places, [..., 2] (x and y from 0 to 1) -> [..., features].
+  torch::Tensor at(const torch::Tensor& places) const;
   void reset() override;
 
   torch::nn::Embedding row_embed{nullptr};  // learned only, [50, features / 2]
@@ -29,8 +41,10 @@ class PositionCodeImpl : public torch::nn::Cloneable<PositionCodeImpl> {
  private:
   torch::Tensor forward_sine(const torch::Tensor& x, const torch::Tensor& mask) const;
   torch::Tensor forward_learned(const torch::Tensor& x);
+  torch::Tensor waves(const torch::Tensor& places) const;
   PositionKind kind_;
   int64_t features_;
+  SineOptions sines_;
 };
 
 TORCH_MODULE(PositionCode);

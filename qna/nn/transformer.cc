@@ -176,25 +176,27 @@ void DecoderImpl::reset() {
 namespace {
 // What the first layer starts from: nothing but the queries, which every layer adds.
 torch::Tensor start(const DecoderImpl::Memory& memory) {
-  return torch::zeros({memory.values.size(0), memory.queries.size(0), memory.values.size(2)},
+  return torch::zeros({memory.values.size(0), memory.queries.size(-2), memory.values.size(2)},
                       memory.values.options());
 }
 }  // namespace
 
-torch::Tensor DecoderImpl::forward(const Memory& memory) {
+torch::Tensor DecoderImpl::forward(Memory memory, const NextQueries& next_queries) {
   torch::Tensor x = start(memory);
   std::vector<torch::Tensor> results;
   for (const auto& layer : *layers) {
     x = layer->as<DecoderLayerImpl>()->forward(x, memory);
     results.push_back(norm->forward(x));
+    if (next_queries) memory.queries = next_queries(results.back());
   }
   return torch::stack(results);
 }
 
-torch::Tensor DecoderImpl::attention(const Memory& memory) {
+torch::Tensor DecoderImpl::attention(Memory memory, const NextQueries& next_queries) {
   torch::Tensor x = start(memory);
   for (size_t i = 0; i + 1 < layers->size(); ++i) {
     x = layers->at<DecoderLayerImpl>(i).forward(x, memory);
+    if (next_queries) memory.queries = next_queries(norm->forward(x));
   }
   return layers->at<DecoderLayerImpl>(layers->size() - 1).attention(x, memory);
 }
@@ -239,17 +241,19 @@ torch::Tensor TransformerImpl::forward_encoder(const torch::Tensor& x,
 torch::Tensor TransformerImpl::forward_decoder(const torch::Tensor& memory,
                                                const torch::Tensor& positions,
                                                const torch::Tensor& mask,
-                                               const torch::Tensor& queries) {
-  return decoder->forward(decoder_memory(memory, positions, mask, queries));
+                                               const torch::Tensor& queries,
+                                               const DecoderImpl::NextQueries& next_queries) {
+  return decoder->forward(decoder_memory(memory, positions, mask, queries), next_queries);
 }
 
 torch::Tensor TransformerImpl::decoder_attention(const torch::Tensor& memory,
                                                  const torch::Tensor& positions,
                                                  const torch::Tensor& mask,
-                                                 const torch::Tensor& queries) {
+                                                 const torch::Tensor& queries,
+                                                 const DecoderImpl::NextQueries& next_queries) {
   const torch::Tensor weights =
-      decoder->attention(decoder_memory(memory, positions, mask, queries));
-  return weights.view({memory.size(0), queries.size(0), memory.size(1), memory.size(2)});
+      decoder->attention(decoder_memory(memory, positions, mask, queries), next_queries);
+  return weights.view({memory.size(0), queries.size(-2), memory.size(1), memory.size(2)});
 }
 
 }  // namespace qna::nn

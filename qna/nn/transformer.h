@@ -12,6 +12,8 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/nn/pimpl.h>
 
+#include <functional>
+
 #include "qna/nn/block.h"
 #include "qna/nn/multihead_attention.h"
 
@@ -77,7 +79,7 @@ class DecoderLayerImpl : public torch::nn::Cloneable<DecoderLayerImpl> {
 
   // What stays the same in all layers.
   struct Memory {
-    torch::Tensor queries;  // [Q, C], added to what attends
+    torch::Tensor queries;  // [Q, C] or [B, Q, C], added to what attends
     torch::Tensor values;   // [B, N, C], the encoder's result
     torch::Tensor keys;     // the same with the position code added
     torch::Tensor mask;     // [B, N] bool, true takes part
@@ -101,10 +103,12 @@ class DecoderImpl : public torch::nn::Cloneable<DecoderImpl> {
  public:
   using Memory = DecoderLayerImpl::Memory;
   explicit DecoderImpl(const TransformerOptions& options);
-  // The result of every layer, behind the norm: [layers, B, Q, C].
-  torch::Tensor forward(const Memory& memory);
+  // The result of every layer, behind the norm: [layers, B, Q, C]. `next_queries` makes the queries
+  // of the layer behind of a layer's result; without it all layers have the same.
+  using NextQueries = std::function<torch::Tensor(const torch::Tensor& result)>;
+  torch::Tensor forward(Memory memory, const NextQueries& next_queries = {});
   // Where the queries of the last layer look: [B, Q, N].
-  torch::Tensor attention(const Memory& memory);
+  torch::Tensor attention(Memory memory, const NextQueries& next_queries = {});
   void reset() override;
 
   torch::nn::ModuleList layers{nullptr};
@@ -122,12 +126,14 @@ class TransformerImpl : public torch::nn::Cloneable<TransformerImpl> {
   // x [B, H, W, C], positions [B or 1, H, W, C], mask [B, H, W] -> [B, H, W, C].
   torch::Tensor forward_encoder(const torch::Tensor& x, const torch::Tensor& positions,
                                 const torch::Tensor& mask = {});
-  // memory: the encoder's result; queries [Q, C] -> [layers, B, Q, C].
+  // memory: the encoder's result; queries [Q, C] or [B, Q, C] -> [layers, B, Q, C].
   torch::Tensor forward_decoder(const torch::Tensor& memory, const torch::Tensor& positions,
-                                const torch::Tensor& mask, const torch::Tensor& queries);
+                                const torch::Tensor& mask, const torch::Tensor& queries,
+                                const DecoderImpl::NextQueries& next_queries = {});
   // For pictures: where each query of the last decoder layer looks, [B, Q, H, W]. Each sums to 1.
   torch::Tensor decoder_attention(const torch::Tensor& memory, const torch::Tensor& positions,
-                                  const torch::Tensor& mask, const torch::Tensor& queries);
+                                  const torch::Tensor& mask, const torch::Tensor& queries,
+                                  const DecoderImpl::NextQueries& next_queries = {});
   void reset() override;
 
   Encoder encoder{nullptr};

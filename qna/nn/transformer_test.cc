@@ -6,6 +6,9 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <cmath>
+#include <numbers>
+
 #include "qna/nn/position_code.h"
 #include "qna/ops/tensors_test.h"
 
@@ -99,6 +102,23 @@ TEST(PositionCode, SinesOfAnImageDoNotDependOnItsPadding) {
   const Tensor alone = code->forward(torch::zeros({1, 3, 2, 16}));
   EXPECT_TRUE(near(both[1].slice(0, 0, 3).slice(1, 0, 2), alone[0], 1e-6));
   EXPECT_TRUE(near(both[0], code->forward(torch::zeros({1, 5, 6, 16}))[0], 1e-6));
+}
+
+TEST(PositionCode, OfAnyPlace) {
+  PositionCode code(PositionKind::kSine, 16, SineOptions{.waves = 3, .temperature = 20});
+  const Tensor map = code->forward(torch::zeros({1, 4, 5, 16}));
+  const Tensor places = torch::tensor({{2 / 5.0, 1 / 4.0}, {5 / 5.0, 3 / 4.0}});  // x, y
+  const Tensor at = code->at(places);
+  EXPECT_TRUE(near(at[0], map[0][0][1], 1e-5));
+  EXPECT_TRUE(near(at[1], map[0][2][4], 1e-5));
+  const double angle = 2 / 5.0 * 2 * std::numbers::pi * 3;
+  EXPECT_NEAR(at[0][8 + 0].item<double>(), std::sin(angle), 1e-5);
+  EXPECT_NEAR(at[0][8 + 7].item<double>(), std::cos(angle / std::pow(20, 6 / 8.0)), 1e-5);
+  PositionCode centred(PositionKind::kSine, 16, SineOptions{.waves = 3, .centred = true});
+  const Tensor middle = centred->forward(torch::zeros({1, 4, 5, 16}))[0][0][1];
+  EXPECT_TRUE(near(centred->at(torch::tensor({1.5 / 5, 0.5 / 4})), middle, 1e-5));
+  expect_complaint([] { PositionCode(PositionKind::kLearned, 8)->at(torch::zeros({2})); },
+                   {"only sines"});
 }
 
 TEST(PositionCode, Learned) {

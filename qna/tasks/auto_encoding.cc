@@ -108,6 +108,17 @@ Reconstruction evaluate_reconstruction(models::AutoEncoder& model, data::Loader&
   return {.l1 = mean(1), .mse = mean(2), .psnr = mean(3), .ssim = mean(4), .error_power = power};
 }
 
+Metrics metrics_of(const Reconstruction& r, const models::AutoEncoderConfig& config) {
+  Metrics metrics = {{"L1", r.l1}, {"MSE", r.mse}, {"PSNR", r.psnr}, {"SSIM", r.ssim}};
+  const int64_t height = r.error_power.size(0), width = r.error_power.size(1);
+  for (int64_t period = config.factor; period < config.stride(); period *= config.factor) {
+    const bool fits = height % period == 0 && width % period == 0;
+    if (!fits || std::min(height, width) < 8 * period) break;
+    metrics.emplace_back(fmt::format("grid{}", period), grid_energy(r.error_power, period));
+  }
+  return metrics;
+}
+
 AutoEncoding::AutoEncoding(const nlohmann::json& sections, const Run& run)
     : run_(run), options_(auto_encoding_options(sections)) {
   const auto whole = std::make_shared<data::PictureDataset>(options_.path);
@@ -162,17 +173,8 @@ Tensor AutoEncoding::loss(int64_t part, int64_t parts) {
 }
 
 Metrics AutoEncoding::evaluate(const Tell& tell) {
-  const Reconstruction r = evaluate_reconstruction(model_, *val_, options_.preprocess, run_, tell);
-  Metrics metrics = {{"L1", r.l1}, {"MSE", r.mse}, {"PSNR", r.psnr}, {"SSIM", r.ssim}};
-  const auto& size = options_.preprocess.crop;
-  for (int64_t period = options_.config.factor; period < options_.config.stride();
-       period *= options_.config.factor) {
-    if (size[0] % period != 0 || size[1] % period != 0 || std::min(size[0], size[1]) < 8 * period) {
-      break;
-    }
-    metrics.emplace_back(fmt::format("grid{}", period), grid_energy(r.error_power, period));
-  }
-  return metrics;
+  return metrics_of(evaluate_reconstruction(model_, *val_, options_.preprocess, run_, tell),
+                    options_.config);
 }
 
 void AutoEncoding::save(const std::string& path, const nlohmann::json& training,

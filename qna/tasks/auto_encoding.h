@@ -40,6 +40,10 @@ Reconstruction evaluate_reconstruction(models::AutoEncoder& model, data::Loader&
                                        const data::Preprocess& preprocess, const Run& run,
                                        const Task::Tell& tell);
 
+// By name, as in the log of a run: L1, MSE, PSNR, SSIM, and the grids that the network could leave
+// in pictures of this size.
+Metrics metrics_of(const Reconstruction& reconstruction, const models::AutoEncoderConfig& config);
+
 class AutoEncoding final : public Task {
  public:
   AutoEncoding(const nlohmann::json& sections, const Run& run);

@@ -6,6 +6,7 @@
 
 #include "qna/base/error.h"
 #include "qna/coco/summary.h"
+#include "qna/format/text.h"
 #include "qna/models/detr_cost.h"
 #include "qna/tasks/detection_batch.h"
 #include "qna/tasks/detections.h"
@@ -101,6 +102,19 @@ std::array<int64_t, 2> annotated_size(const coco::Picture& picture,
   return original;
 }
 
+// The first difference between the categories of two sets, for people.
+std::string difference(const coco::Annotations& a, const coco::Annotations& b) {
+  const auto text = [](const coco::Annotations& set, size_t i) {
+    if (i >= set.categories.size()) return std::string("none");
+    return fmt::format("{} (id {})", format::in_quotes(set.categories[i].name),
+                       set.categories[i].id);
+  };
+  size_t i = 0;
+  while (i < a.categories.size() && text(a, i) == text(b, i)) ++i;
+  return fmt::format("number {} is {} and {}; of VOC files, give data.class_names", i + 1,
+                     text(a, i), text(b, i));
+}
+
 std::shared_ptr<const data::DetectionDataset> open(const data::DetectionDatasetOptions& options) {
   const auto dataset = std::make_shared<const data::DetectionDataset>(options);
   check(!dataset->truth().annotations.empty(), "{}: there are no objects in it",
@@ -158,8 +172,8 @@ Detection::Detection(const nlohmann::json& sections, const Run& run)
   category_ids_ = ids_of(train_set_->truth().categories);
   check(category_ids_ == ids_of(val_set_->truth().categories) &&
             train_set_->classes() == val_set_->classes(),
-        "{} and {} must have the same categories; there are {} and {}", options_.train.annotations,
-        options_.val.annotations, train_set_->classes().size(), val_set_->classes().size());
+        "{} and {} must have the same categories, but {}", options_.train.annotations,
+        options_.val.annotations, difference(train_set_->truth(), val_set_->truth()));
   model_ = models::Detr(detector_config(options_, static_cast<int64_t>(category_ids_.size())));
   load();
   freeze();
@@ -183,7 +197,7 @@ void Detection::freeze() {
   if (options_.freeze == Freeze::kNone) return;
   models::BackboneImpl& backbone = model_->backbone();
   if (options_.freeze == Freeze::kFirstStage) return backbone.freeze_first_stage();
-  for (torch::Tensor& parameter : backbone.parameters()) parameter.requires_grad_(false);
+  backbone.freeze();
 }
 
 std::vector<std::string> Detection::describe() const {
@@ -229,6 +243,9 @@ Tensor Detection::loss(int64_t part, int64_t parts) {
     return (output.logits.sum() + output.boxes.sum()).to(torch::kFloat) * 0;
   }
   const models::DetrOutput output = model_->forward(input.images, input.mask);
+  const Tensor sum = (output.logits.sum() + output.boxes.sum()).to(torch::kFloat);
+  // Nothing can be matched then; every process learns by the gradients to leave the step out.
+  if (!std::isfinite(sum.item<double>())) return sum * std::nan("");
   return set_loss(output.logits.to(torch::kFloat), output.boxes.to(torch::kFloat), input.targets,
                   options_.loss, scale_)
       .total;

@@ -22,6 +22,7 @@ constexpr EnumName<bool> kAbsent[] = {{false, "stop"}, {true, "skip"}};
 void read_model(const Fields& fields, DetectionTaskOptions& o) {
   fields("name", o.model);
   fields("backbone", o.backbone);
+  fields("backbone_stages", o.backbone_stages);
   fields("weights", o.weights);
   fields.choose("freeze", o.freeze, kFreeze);
   o.config = fields.table("config").object();
@@ -83,6 +84,13 @@ void read_loss(const Fields& fields, SetLossOptions& loss) {
   check(loss.no_object > 0, "recipe: loss.no_object must be above 0, got {}", loss.no_object);
 }
 
+void keep_stages(models::QnAViTConfig& config, int64_t stages) {
+  const auto all = static_cast<int64_t>(config.stages.size());
+  check(stages >= 0 && stages <= all,
+        "recipe: model.backbone_stages must be from 1 to {}, or 0 for all, got {}", all, stages);
+  if (stages > 0) config.stages.resize(stages);
+}
+
 }  // namespace
 
 DetectionTaskOptions detection_options(const json& sections) {
@@ -107,11 +115,14 @@ models::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t 
   json config = models::to_json(models::find_detector(options.model).config);
   check(!options.config.contains("classes"),
         "recipe: model.config.classes is decided by the data and must not be given");
+  check(options.backbone_stages == 0 || !options.backbone.empty(),
+        "recipe: model.backbone_stages is for model.backbone, which is not given");
   if (!options.backbone.empty()) {
     check(!options.config.contains("backbone"),
           "recipe: model.backbone and model.config.backbone must not both be given");
     models::QnAViTConfig backbone = checkpoint::load_model(options.backbone).model->config();
     backbone.classes = 0;
+    keep_stages(backbone, options.backbone_stages);
     config["backbone"] = models::to_json(backbone);
   }
   config.merge_patch(options.config);

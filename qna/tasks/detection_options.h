@@ -25,8 +25,9 @@ struct DetectionTaskOptions {
   // classes are those of the data.
   std::string model = "detr_r50";
   nlohmann::json config = nlohmann::json::object();
-  std::string backbone;  // a classifier's file: its network and weights are the backbone
-  std::string weights;   // a file to start from: a detector's, or a classifier's for the backbone
+  std::string backbone;         // a classifier's file: its network and weights are the backbone
+  int64_t backbone_stages = 0;  // only so many stages of that network, for a finer map; 0: all
+  std::string weights;  // a file to start from: a detector's, or a classifier's for the backbone
   Freeze freeze = Freeze::kNone;
 
   // [data]: paths below data.path; `limit` and `absent` hold for both.

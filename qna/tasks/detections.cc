@@ -1,4 +1,5 @@
 #include "qna/tasks/detections.h"
+
 #include <torch/utils.h>
 
 #include "qna/base/error.h"
@@ -19,6 +20,9 @@ std::vector<Detections> detections(const torch::Tensor& logits, const torch::Ten
         "detections: there must be a size for each of the {} images, got {}", logits.size(0),
         sizes.size());
   const torch::NoGradGuard no_grad;
+  check(
+      logits.isfinite().all().item<bool>() && boxes.isfinite().all().item<bool>(),
+      "detections: the predictions are not finite; are the weights those of a run that diverged?");
   const torch::Tensor objects = logits.softmax(-1).narrow(2, 0, logits.size(2) - 1);
   const auto [scores, labels] = objects.max(-1);
   const torch::Tensor corners = corners_of(boxes);

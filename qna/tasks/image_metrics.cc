@@ -23,14 +23,16 @@ Tensor mean_over_picture(const Tensor& x) { return x.to(torch::kDouble).flatten(
 // The mean over each window that lies inside: [B, C, H, W] -> [B, C, H - 6, W - 6].
 Tensor window_mean(const Tensor& x) { return at::avg_pool2d(x, kWindow, 1); }
 
-// The mean over the frequencies up to 2 steps away, without the middle.
+// The mean over the frequencies up to 2 steps away, without the middle. A frequency of an axis is
+// beside those of that axis only: edges of pictures put power there that has nothing to do with
+// grids.
 double around(const Tensor& energy, int64_t y, int64_t x) {
   const int64_t height = energy.size(0), width = energy.size(1);
   double sum = 0;
   int count = 0;
   for (int64_t dy = -2; dy <= 2; ++dy) {
     for (int64_t dx = -2; dx <= 2; ++dx) {
-      if (dy == 0 && dx == 0) continue;
+      if ((dy == 0 && dx == 0) || (y == 0 && dy != 0) || (x == 0 && dx != 0)) continue;
       sum += energy[(y + dy + height) % height][(x + dx + width) % width].item<double>();
       ++count;
     }
@@ -87,7 +89,9 @@ double grid_energy(const Tensor& power, int64_t period) {
         period, ops::sizes_text(power.sizes()));
   const int64_t y = height / period, x = width / period;
   double at_period = 0, near = 0;
-  for (const auto& [fy, fx] : {std::array{y, int64_t{0}}, {int64_t{0}, x}, {y, x}}) {
+  // The last two are the same for a period of 2.
+  for (const auto& [fy, fx] :
+       {std::array{y, int64_t{0}}, {int64_t{0}, x}, {y, x}, {y, width - x}}) {
     at_period += power[fy][fx].item<double>();
     near += around(power, fy, fx);
   }

@@ -22,9 +22,9 @@ torch::Tensor ssim(const torch::Tensor& a, const torch::Tensor& b);
 torch::Tensor error_power(const torch::Tensor& error);
 
 // How much an error repeats itself every `period` pixels, as grids and checkerboards of up-sampling
-// do: its power at that period, across, down and diagonally, over that of the frequencies up to two
-// steps away. 1: not more than around it. The sides of `power` must be multiples of the period, and
-// at least 8 times as large.
+// do: its power at that period, across, down and along both diagonals, over that of the frequencies
+// up to two steps away. 1: not more than around it. The sides of `power` must be multiples of the
+// period, and at least 8 times as large.
 double grid_energy(const torch::Tensor& power, int64_t period);
 
 }  // namespace qna::tasks

@@ -59,6 +59,13 @@ TEST(ImageMetrics, GridsShowAtTheirPeriod) {
     const Tensor power = error_power(noise + 0.05 * grid);
     EXPECT_GT(grid_energy(power, period), 5) << period;
   }
+  // Errors that grow from one side to the other make an edge where the picture begins again, but no
+  // grid.
+  const Tensor ramp = torch::linspace(-1, 1, 64).view({1, 1, 64, 1});
+  for (const int64_t period : {2, 4, 8}) {
+    const Tensor power = error_power(0.1 * torch::randn({64, 64, 64, 3}) + ramp);
+    EXPECT_NEAR(grid_energy(power, period), 1, 0.2) << period;
+  }
   // A grid of 4 is not one of 8.
   const Tensor four = (torch::arange(64) % 4 == 0).to(torch::kFloat).view({1, 1, 64, 1});
   EXPECT_LT(grid_energy(error_power(noise + 0.05 * four), 8), 2);

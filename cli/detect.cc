@@ -21,6 +21,7 @@
 #include "qna/format/text.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
+#include "qna/tasks/detection.h"
 #include "qna/tasks/detection_pictures.h"
 #include "qna/tasks/find_objects.h"
 
@@ -139,11 +140,9 @@ class Detector {
   void add_result(const tasks::DrawnBox& drawn, const image::Image& photo,
                   const coco::Picture& known, double score) {
     // The annotations may be of a larger copy of the file.
-    const auto scale = [](int64_t annotated, int64_t actual) {
-      return annotated > 0 ? static_cast<double>(annotated) / static_cast<double>(actual) : 1;
-    };
-    const double across = scale(known.width, photo.width);
-    const double down = scale(known.height, photo.height);
+    const auto [height, width] = tasks::annotated_size(known, {photo.height, photo.width});
+    const double across = static_cast<double>(width) / static_cast<double>(photo.width);
+    const double down = static_cast<double>(height) / static_cast<double>(photo.height);
     const double left = drawn.box[0] * across, right = drawn.box[2] * across;
     const double top = drawn.box[1] * down, bottom = drawn.box[3] * down;
     const std::vector<int64_t>& ids = loaded_.info.category_ids;

@@ -35,7 +35,20 @@ struct Arguments {
   std::string results;  // file for the detections; empty: none
 };
 
-int workers_of(const Arguments& a) { return a.workers > 0 ? a.workers : at::get_num_threads(); }
+data::LoaderOptions loader_options(const Arguments& a) {
+  return {.batch = a.batch,
+          .workers = a.workers > 0 ? a.workers : at::get_num_threads(),
+          .shuffle = false,
+          .skip_broken = a.skip_broken,
+          .cache_bytes = 0};
+}
+
+// `progress` counts batches and shows pictures, of which there are so many.
+tasks::Task::Tell tell_pictures(Progress& progress, const Arguments& a, int64_t pictures) {
+  return [&progress, batch = a.batch, pictures](int64_t done, int64_t) {
+    progress.show(done, fmt::format("{} pictures", std::min(done * batch, pictures)));
+  };
+}
 
 void print_broken(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) fmt::print(stderr, "left out: {}\n", line);
@@ -47,10 +60,7 @@ void check_categories(const Arguments& a, checkpoint::DetectorInfo& info,
   const coco::Annotations& truth = dataset.truth();
   if (!has_ids) {
     check(!info.labels.empty(), "{}: the file does not say the names of its classes", a.file);
-    info.category_ids.clear();  // those of the names
-    for (const coco::Category& category : truth.categories) {
-      info.category_ids.push_back(category.id);
-    }
+    info.category_ids = tasks::ids_of(truth.categories);  // those of the names
     return;
   }
   const std::vector<int64_t>& ids = info.category_ids;
@@ -84,21 +94,13 @@ void run_detector(const Arguments& a) {
       .class_names = has_ids ? std::vector<std::string>{} : loaded.info.labels});
   check_categories(a, loaded.info, *dataset, has_ids);
   print_broken(dataset->absent());
-  data::DetectionLoader loader(dataset, loaded.info.preprocess, std::nullopt,
-                               {.batch = a.batch,
-                                .workers = workers_of(a),
-                                .shuffle = false,
-                                .skip_broken = a.skip_broken,
-                                .cache_bytes = 0});
+  data::DetectionLoader loader(dataset, loaded.info.preprocess, std::nullopt, loader_options(a));
   tasks::DetectorEvaluation result;
   {
     Progress progress(loader.batches());
-    result = tasks::evaluate_detector(
-        loaded.model, loader, *dataset, loaded.info.category_ids, {},
-        {.threads = at::get_num_threads()}, [&](int64_t done, int64_t) {
-          progress.show(done,
-                        fmt::format("{} pictures", std::min(done * a.batch, dataset->size())));
-        });
+    result = tasks::evaluate_detector(loaded.model, loader, *dataset, loaded.info.category_ids, {},
+                                      {.threads = at::get_num_threads()},
+                                      tell_pictures(progress, a, dataset->size()));
   }
   print_broken(loader.broken());
   if (!a.results.empty()) coco::write_results(a.results, result.detections);
@@ -118,22 +120,14 @@ void run_auto_encoder(const Arguments& a) {
   check(a.last <= dataset->size(), "--last must be at most {}, as {} has, got {}", dataset->size(),
         a.data.path, a.last);
   if (a.last > 0 && a.last < dataset->size()) dataset = data::hold_back(dataset, a.last).val;
-  data::Loader loader(dataset, loaded.info.preprocess, std::nullopt, {},
-                      {.batch = a.batch,
-                       .workers = workers_of(a),
-                       .shuffle = false,
-                       .skip_broken = a.skip_broken,
-                       .cache_bytes = 0});
+  data::Loader loader(dataset, loaded.info.preprocess, std::nullopt, {}, loader_options(a));
   tasks::Metrics metrics;
   {
     Progress progress(loader.batches());
     metrics = tasks::metrics_of(
-        tasks::evaluate_reconstruction(
-            loaded.model, loader, loaded.info.preprocess, {.threads = at::get_num_threads()},
-            [&](int64_t done, int64_t) {
-              progress.show(done,
-                            fmt::format("{} pictures", std::min(done * a.batch, dataset->size())));
-            }),
+        tasks::evaluate_reconstruction(loaded.model, loader, loaded.info.preprocess,
+                                       {.threads = at::get_num_threads()},
+                                       tell_pictures(progress, a, dataset->size())),
         loaded.model->config());
   }
   print_broken(loader.broken());
@@ -154,19 +148,13 @@ void run_classifier(const Arguments& a) {
   check(static_cast<int64_t>(dataset->classes().size()) == classes,
         "{}: the data must have the {} classes of the model, got {}", a.data.path, classes,
         dataset->classes().size());
-  data::Loader loader(dataset, loaded.info.preprocess, std::nullopt, {},
-                      {.batch = a.batch,
-                       .workers = workers_of(a),
-                       .shuffle = false,
-                       .skip_broken = a.skip_broken,
-                       .cache_bytes = 0,
-                       .classes = classes});
+  data::LoaderOptions options = loader_options(a);
+  options.classes = classes;
+  data::Loader loader(dataset, loaded.info.preprocess, std::nullopt, {}, options);
   tasks::Evaluation result;
   {
     Progress progress(loader.batches());
-    result = tasks::evaluate(loaded.model, loader, {}, [&](int64_t done, int64_t) {
-      progress.show(done, fmt::format("{} pictures", std::min(done * a.batch, dataset->size())));
-    });
+    result = tasks::evaluate(loaded.model, loader, {}, tell_pictures(progress, a, dataset->size()));
   }
   print_broken(loader.broken());
   if (a.as_json) {

@@ -454,6 +454,11 @@ class BadInput(Detection):
         self.expect_failure(self.train("model.config.classes=2"), "classes")
         self.expect_failure(self.train("model.backbone_stages=2"), "backbone_stages", "model.backbone")
 
+    def test_predictions_that_are_not_finite_leave_the_step_out(self):
+        # Pixels of 1e38 overflow in the first product.
+        done = self.train("preprocess.std=[1e-38, 1e-38, 1e-38]", "max_bad_steps=2")
+        self.expect_failure(done, "step 3 skipped", "not finite", "max_bad_steps")
+
     def test_annotations(self):
         def unknown_category(truth):
             truth["annotations"][2]["category_id"] = 5

@@ -16,12 +16,6 @@ namespace {
 
 using torch::Tensor;
 
-std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories) {
-  std::vector<int64_t> ids;
-  for (const coco::Category& category : categories) ids.push_back(category.id);
-  return ids;
-}
-
 // What every picture gave, over all processes, each of which fills in its own pictures.
 class Findings {
  public:
@@ -95,13 +89,6 @@ class LossSum {
   Tensor sums_ = torch::zeros({4}, torch::kDouble);  // classes, boxes; their divisors
 };
 
-// {height, width} in whose pixels the boxes are to be: the annotated size, or else the file's.
-std::array<int64_t, 2> annotated_size(const coco::Picture& picture,
-                                      std::array<int64_t, 2> original) {
-  if (picture.height > 0 && picture.width > 0) return {picture.height, picture.width};
-  return original;
-}
-
 // The first difference between the categories of two sets, for people.
 std::string difference(const coco::Annotations& a, const coco::Annotations& b) {
   const auto text = [](const coco::Annotations& set, size_t i) {
@@ -122,7 +109,24 @@ std::shared_ptr<const data::DetectionDataset> open(const data::DetectionDatasetO
   return dataset;
 }
 
+// Of all predictions, for losses that are none: every parameter has a part in it.
+Tensor sum_of(const models::DetrOutput& output) {
+  return (output.logits.sum() + output.boxes.sum()).to(torch::kFloat);
+}
+
 }  // namespace
+
+std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories) {
+  std::vector<int64_t> ids;
+  for (const coco::Category& category : categories) ids.push_back(category.id);
+  return ids;
+}
+
+std::array<int64_t, 2> annotated_size(const coco::Picture& picture,
+                                      std::array<int64_t, 2> of_file) {
+  if (picture.height > 0 && picture.width > 0) return {picture.height, picture.width};
+  return of_file;
+}
 
 DetectorEvaluation evaluate_detector(models::Detr& model, data::DetectionLoader& loader,
                                      const data::DetectionDataset& dataset,
@@ -239,11 +243,10 @@ Tensor Detection::loss(int64_t part, int64_t parts) {
       detector_input(batch_, batch_.count * part / parts, batch_.count * (part + 1) / parts);
   if (input.slots.empty()) {
     // No picture here, but the other processes wait for our gradients: zeros.
-    const models::DetrOutput output = model_->forward(torch::zeros({1, 64, 64, 3}));
-    return (output.logits.sum() + output.boxes.sum()).to(torch::kFloat) * 0;
+    return sum_of(model_->forward(torch::zeros({1, 64, 64, 3}))) * 0;
   }
   const models::DetrOutput output = model_->forward(input.images, input.mask);
-  const Tensor sum = (output.logits.sum() + output.boxes.sum()).to(torch::kFloat);
+  const Tensor sum = sum_of(output);
   // Nothing can be matched then; every process learns by the gradients to leave the step out.
   if (!std::isfinite(sum.item<double>())) return sum * std::nan("");
   return set_loss(output.logits.to(torch::kFloat), output.boxes.to(torch::kFloat), input.targets,

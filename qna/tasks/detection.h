@@ -11,6 +11,11 @@
 
 namespace qna::tasks {
 
+std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories);
+
+// {height, width} in whose pixels boxes are to be: the annotated size, or else the file's.
+std::array<int64_t, 2> annotated_size(const coco::Picture& picture, std::array<int64_t, 2> of_file);
+
 // What a detector says of a data set.
 struct DetectorEvaluation {
   int64_t pictures = 0;  // that could be read

@@ -11,7 +11,7 @@ define cmake
 	@cmake --build --preset $(1) $(if $(2),--target $(2))
 endef
 
-.PHONY: help setup build demo test bench asan check clean distclean
+.PHONY: help setup build qna demo test bench asan tsan check clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -22,9 +22,15 @@ setup: ## install what the build needs (the other targets do this too)
 build: setup ## build everything, optimised
 	$(call cmake,release)
 
+qna: ## build only the program qna and the C library, without LibTorch, into build/run
+	@tools/setup --run
+	$(call cmake,run)
+	@printf '      build/run/qna predict PHOTO    what is in a picture\n'
+	@printf '      build/run/qna --help           what else the program does\n'
+
 demo: ## train a small network on Fashion-MNIST for about three minutes, and show it
 	@tools/setup --demo
-	$(call cmake,release,qna)
+	$(call cmake,release,qna qna-train)
 	@rm -rf build/demo
 	@build/release/qna train recipes/fashion_mnist.toml --out build/demo
 	@build/release/qna data preview recipes/fashion_mnist.toml --out build/demo/preview.png
@@ -37,7 +43,7 @@ test: build ## build and run all tests, the torch-free ones also under sanitizer
 	@$(MAKE) asan
 
 bench: setup ## run the full timing tables: window sizes, then the models' layers
-	$(call cmake,release,qna)
+	$(call cmake,release,qna qna-bench)
 	@build/release/qna bench layer
 	@build/release/qna bench layer --models
 
@@ -45,11 +51,19 @@ asan: setup ## run the torch-free tests under the address and undefined-behaviou
 	$(call cmake,asan)
 	@ctest --preset asan
 
+tsan: setup ## run the tests of engine and data under the thread sanitizer
+	$(call cmake,tsan)
+	@ctest --preset tsan
+
+fuzz: setup ## feed a million mutated weights files, and others, to their readers (RUNS=, about 20 minutes)
+	$(call cmake,asan,qna-fuzz)
+	@build/asan/qna-fuzz tests/fuzz/seeds --runs $(or $(RUNS),1000000)
+
 check: ## format check, build and all tests: what a change must pass
 	@tools/check
 
 clean: ## remove what was built, keep what was installed in build/venv
-	@rm -rf build/release build/debug build/asan build/*-configure.log
+	@rm -rf build/release build/debug build/run build/asan build/tsan build/*-configure.log
 
 distclean: ## remove the whole build folder
 	@rm -rf build

@@ -1,18 +1,21 @@
 #include "bench/detect.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 
-#include <optional>
 #include <set>
+#include <utility>
 
 #include "bench/detect_step.h"
 #include "bench/temporary_folder.h"
 #include "qna/base/progress.h"
 #include "qna/checkpoint/detector_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
-#include "qna/models/detectors.h"
-#include "qna/tasks/detections.h"
+#include "qna/config/detectors.h"
+#include "qna/engine/model.h"
+#include "qna/predict/detections.h"
 
 namespace qna::bench {
 namespace {
@@ -30,7 +33,7 @@ void write_problem(const std::string& name, std::array<int64_t, 2> image,
                    const std::string& weights, const std::string& io) {
   torch::manual_seed(1);
   const torch::NoGradGuard no_grad;
-  models::Detr model(models::find_detector(name).config);
+  models::Detr model(config::find_detector(name).config);
   model->eval();
   // Statistics of an untrained network's maps would be near 0 and 1, and hide a mistake.
   for (auto& item : model->named_buffers()) {
@@ -42,7 +45,7 @@ void write_problem(const std::string& name, std::array<int64_t, 2> image,
   const torch::Tensor y = last_predictions(model, x).contiguous();
   const format::TensorView views[] = {checkpoint::view_of("x", x), checkpoint::view_of("y", y)};
   format::write_safetensors(io, views);
-  checkpoint::DetectorInfo info{.name = name};
+  checkpoint::ModelInfo info{.name = name};
   info.preprocess.crop = {0, 0};
   checkpoint::save_detector(weights, model, info);
 }
@@ -82,7 +85,7 @@ std::vector<ModelResult> run_detect_bench(const DetectBenchOptions& options) {
                          .command = std::move(command)});
     };
     for (const std::string& name : options.models) {
-      std::vector<std::string> ours = {options.program, "bench", "detect-worker"};
+      std::vector<std::string> ours = {options.program, "detect-worker"};
       if (train) ours.push_back("--train");
       add("qna", name, std::move(ours));
     }
@@ -126,25 +129,74 @@ std::string detect_table(const std::vector<ModelResult>& results) {
   return out;
 }
 
-void run_detect_worker(const WorkerOptions& options) {
-  at::set_num_threads(options.threads);
-  const c10::InferenceMode inference(!options.train);
+namespace {
+
+void train(const WorkerOptions& options) {
   const int64_t base_bytes = resident_bytes();
   models::Detr model = checkpoint::load_detector(options.weights).model;
   const torch::Tensor x = torch::randn({options.batch, options.height, options.width, 3});
   const auto difference = difference_from_check(
       options, [&](const torch::Tensor& images) { return last_predictions(model, images); });
-  std::optional<DetectStep> step;
-  if (options.train) step.emplace(model, options.batch);
-  const std::vector<std::array<int64_t, 2>> sizes(options.batch, {options.height, options.width});
-  serve(base_bytes, difference, [&] {
-    if (options.train) {
-      step->run(x);
-    } else {
-      const models::DetrOutput output = model->forward(x);
-      tasks::detections(output.logits[-1], output.boxes[-1], sizes, {.threshold = 0.5});
-    }
+  DetectStep step(model, options.batch);
+  serve(base_bytes, difference, [&] { step.run(x); });
+}
+
+// Images to logits and boxes, as predict/ has them.
+class Detector {
+ public:
+  explicit Detector(const WorkerOptions& options)
+      : model_(engine::Model::open(options.weights)), context_(options.threads) {}
+
+  // The tensors are good until the next call.
+  std::pair<torch::Tensor, torch::Tensor> run(const torch::Tensor& images) {
+    const int64_t queries = model_.detector().queries;
+    logits_.resize_({images.size(0), queries, model_.classes() + 1});
+    boxes_.resize_({images.size(0), queries, 4});
+    model_.detect(
+        {.batch = images.size(0),
+         .height = images.size(1),
+         .width = images.size(2),
+         .pixels = images.const_data_ptr<float>()},
+        {.logits = logits_.mutable_data_ptr<float>(), .boxes = boxes_.mutable_data_ptr<float>()},
+        context_);
+    return {logits_, boxes_};
+  }
+
+  std::vector<predict::Detections> detect(const torch::Tensor& images) {
+    run(images);
+    const std::vector<std::array<int64_t, 2>> sizes(images.size(0),
+                                                    {images.size(1), images.size(2)});
+    return predict::detections({.batch = images.size(0),
+                                .queries = logits_.size(1),
+                                .classes = model_.classes(),
+                                .logits = logits_.const_data_ptr<float>(),
+                                .boxes = boxes_.const_data_ptr<float>()},
+                               sizes, {.threshold = 0.5});
+  }
+
+ private:
+  const engine::Model model_;
+  engine::Context context_;
+  torch::Tensor logits_ = torch::empty({0});
+  torch::Tensor boxes_ = torch::empty({0});
+};
+
+void detect(const WorkerOptions& options) {
+  const int64_t base_bytes = resident_bytes();
+  Detector detector(options);
+  const torch::Tensor x = torch::randn({options.batch, options.height, options.width, 3});
+  const auto difference = difference_from_check(options, [&](const torch::Tensor& images) {
+    const auto [logits, boxes] = detector.run(images);
+    return torch::cat({logits, boxes}, -1);
   });
+  serve(base_bytes, difference, [&] { detector.detect(x); });
+}
+
+}  // namespace
+
+void run_detect_worker(const WorkerOptions& options) {
+  at::set_num_threads(options.threads);
+  options.train ? train(options) : detect(options);
 }
 
 }  // namespace qna::bench

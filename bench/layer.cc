@@ -11,6 +11,7 @@
 #include "bench/measure.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
+#include "qna/base/version.h"
 #include "qna/kernels/implementation.h"
 #include "qna/nn/qna.h"
 #include "qna/ops/composite.h"

@@ -44,7 +44,7 @@ class Loader {
   }
 
   const data::Augment augment_;
-  const data::Preprocess preprocess_;  // mean and std
+  const config::Preprocess preprocess_;  // mean and std
   std::vector<std::string> paths_;
   std::vector<float> pixels_;
   size_t position_ = 0;

@@ -8,8 +8,6 @@
 #include <atomic>
 #include <chrono>
 
-#include "version.h"
-
 namespace qna::bench {
 namespace {
 
@@ -92,7 +90,5 @@ std::vector<Measurement> measure(const std::vector<Subject>& subjects, int round
   }
   return results;
 }
-
-std::string commit() { return QNA_COMMIT; }
 
 }  // namespace qna::bench

@@ -31,7 +31,4 @@ int64_t allocated_bytes();
 int64_t peak_allocated_bytes();
 void reset_peak();
 
-// The commit this program was built from.
-std::string commit();
-
 }  // namespace qna::bench

@@ -8,7 +8,7 @@
 #include "bench/temporary_folder.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
-#include "qna/models/registry.h"
+#include "qna/config/registry.h"
 
 namespace qna::bench {
 namespace {
@@ -17,7 +17,7 @@ const char* const kTimmModels[] = {"resnet50", "deit_small_patch16_224",
                                    "swin_tiny_patch4_window7_224", "nest_tiny", "convnext_tiny"};
 
 // Random weights as in training's first step, and what our model makes of random images.
-void write_problem(const models::ModelEntry& entry, std::array<int64_t, 2> image,
+void write_problem(const config::ModelEntry& entry, std::array<int64_t, 2> image,
                    const std::string& weights, const std::string& io) {
   torch::manual_seed(1);
   models::QnAViT model(entry.config);
@@ -60,7 +60,7 @@ std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
   };
   for (const int64_t batch : options.batches) {
     for (const std::string& name : options.models) {
-      const models::ModelEntry& entry = models::find_model(name);
+      const config::ModelEntry& entry = config::find_model(name);
       const std::string weights = folder.file(name + ".safetensors");
       auto images = options.images;
       if (images.empty()) images.push_back(entry.config.image_size);
@@ -68,7 +68,7 @@ std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
         const std::string io = folder.file(fmt::format("{}-{}", name, size_text(image)));
         write_problem(entry, image, weights, io);
         const std::string suffix = options.train ? "-train" : "";
-        std::vector<std::string> ours = {options.program, "bench", "worker"};
+        std::vector<std::string> ours = {options.program, "worker"};
         if (options.train) ours.push_back("--train");
         add({"qna" + suffix, name, batch, image}, ours, {"--weights", weights, "--check", io});
         for (const std::string& peer : options.peers) {

@@ -12,6 +12,7 @@
 #include "bench/peer.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
+#include "qna/base/version.h"
 #include "qna/report/machine.h"
 
 namespace qna::bench {
@@ -118,7 +119,7 @@ std::string default_peers_folder() { return QNA_PEERS_FOLDER; }
 
 std::vector<std::string> python_peer(const std::string& peers_folder, const std::string& script) {
   const std::filesystem::path folder(peers_folder);
-  // The same settings of malloc as in our own processes, see cli/main.cc.
+  // The same settings of malloc as in our own processes, see cli/torch_program.cc.
   return {"/usr/bin/env", "MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=1073741824",
           (folder / "../../build/peers/bin/python").lexically_normal().string(),
           (folder / script).string()};

@@ -7,6 +7,7 @@
 #include "bench/measure.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
+#include "qna/base/version.h"
 #include "qna/models/auto_encoder.h"
 #include "qna/nn/qna.h"
 #include "qna/report/machine.h"
@@ -34,7 +35,7 @@ std::vector<Layer> make_layers(const UpsampleOptions& o, int64_t factor) {
                              .kernel_size = {o.kernel, o.kernel},
                              .upsample = factor});
   const Tensor conv = channels_last({o.dim, o.dim, 3, 3});
-  const models::TransposedWindow window(factor);
+  const config::TransposedWindow window(factor);
   const Tensor transposed = channels_last({o.dim, o.dim, window.size, window.size});
   return {{"qna", [qna](const Tensor& x) mutable { return qna(x); }, qna->parameters()},
           {"bilinear",

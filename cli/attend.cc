@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -16,9 +15,10 @@
 #include "qna/image/color.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
+#include "qna/predict/attention.h"
+#include "qna/predict/attention_sheets.h"
+#include "qna/predict/input.h"
 #include "qna/report/html.h"
-#include "qna/tasks/attention_sheets.h"
-#include "qna/tasks/picture_tensor.h"
 
 namespace qna::cli {
 namespace {
@@ -33,7 +33,7 @@ struct Arguments {
   std::vector<std::string> layers;  // empty: typical ones
   std::string size;                 // empty: the model's
   bool kernels = true;
-  tasks::SheetStyle style;
+  predict::SheetStyle style;
 };
 
 // How a picture becomes the network's input: at its own aspect, or cut to an exact size.
@@ -42,7 +42,7 @@ struct InputSize {
   std::array<int64_t, 2> exact = {0, 0};  // {0, 0}: by the shorter side
 };
 
-InputSize input_size(const std::string& text, const models::QnAViTConfig& config) {
+InputSize input_size(const std::string& text, const config::QnAViTConfig& config) {
   if (text.empty()) return {.shorter = std::min(config.image_size[0], config.image_size[1])};
   const std::array<int64_t, 2> size = parse_size(text, "--size");
   if (text.find('x') != std::string::npos) return {.exact = size};
@@ -61,7 +61,7 @@ Image cut_to(const Image& picture, std::array<int64_t, 2> size, image::Filter fi
                        image::Box{left, top, width - left, height - top});
 }
 
-Image read_at(const std::string& path, const InputSize& size, data::Preprocess preprocess) {
+Image read_at(const std::string& path, const InputSize& size, config::Preprocess preprocess) {
   preprocess.crop = {0, 0};
   preprocess.resize = size.shorter;
   const bool exact = size.exact[0] > 0;
@@ -106,15 +106,15 @@ class Page {
   std::string body_;
 };
 
-std::vector<std::string> choose_layers(const models::QnAViT& model, const Arguments& a) {
-  std::vector<models::AttentionLayer> layers;
+std::vector<std::string> choose_layers(const engine::Model& model, const Arguments& a) {
+  std::vector<engine::AttentionLayer> layers;
   for (const std::string& name : a.layers) {
-    layers.push_back(models::find_attention_layer(model, name));
+    layers.push_back(engine::find_attention_layer(model, name));
   }
-  if (layers.empty()) layers = models::typical_attention_layers(model);
+  if (layers.empty()) layers = engine::typical_attention_layers(model);
   check(!layers.empty(), "{}: no layer of this model attends", a.file);
   std::vector<std::string> names;
-  for (const models::AttentionLayer& layer : layers) {
+  for (const engine::AttentionLayer& layer : layers) {
     for (const int64_t head : a.style.heads) {
       check(head < layer.heads, "--head: {} has heads 0 to {}, got {}", layer.name, layer.heads - 1,
             head);
@@ -125,12 +125,11 @@ std::vector<std::string> choose_layers(const models::QnAViT& model, const Argume
 }
 
 void run(const Arguments& a) {
-  const torch::InferenceMode inference;
-  checkpoint::LoadedModel loaded = open_weights(a.file);
-  const data::Preprocess& preprocess = loaded.info.preprocess;
-  const InputSize size = input_size(a.size, loaded.model->config());
-  const models::AttentionOptions options{.layers = choose_layers(loaded.model, a),
-                                         .kernel_side = a.kernels ? tasks::kKernelSide : 0};
+  const engine::Model model = engine::Model::open(a.file);
+  const config::Preprocess& preprocess = model.info().preprocess;
+  const InputSize size = input_size(a.size, model.classifier());
+  const predict::AttentionOptions options{.layers = choose_layers(model, a),
+                                          .kernel_side = a.kernels ? predict::kKernelSide : 0};
   const std::vector<std::string> paths = data::find_images(a.images);
   make_output_folder(a.out);
 
@@ -142,6 +141,7 @@ void run(const Arguments& a) {
     fmt::print("{}\n", path);
     std::fflush(stdout);
   };
+  engine::Context context;
   UniqueStems stems;
   int64_t failed = 0;
   Progress progress(static_cast<int64_t>(paths.size()));
@@ -159,12 +159,13 @@ void run(const Arguments& a) {
     const std::string stem = stems.of(paths[i]);
     const std::string name = fs::path(paths[i]).filename().string();
     page.add_picture(paths[i]);
-    for (const models::LayerAttention& attention :
-         models::attention_of(loaded.model, tasks::picture_tensor(seen, preprocess), options)) {
+    const predict::Input input(seen, preprocess);
+    for (const engine::LayerAttention& attention :
+         predict::attention_of(model, input.images(), options, context)) {
       const std::string file = stem + "." + attention.layer.name;
-      write(file + ".png", tasks::attention_sheet(photo, name, attention, a.style));
-      if (attention.kernels.attention.defined()) {
-        write(file + ".kernels.png", tasks::kernel_sheet(photo, name, attention, a.style));
+      write(file + ".png", predict::attention_sheet(photo, name, attention, a.style));
+      if (!attention.kernels.attention.empty()) {
+        write(file + ".kernels.png", predict::kernel_sheet(photo, name, attention, a.style));
       }
     }
   }

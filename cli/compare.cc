@@ -7,13 +7,13 @@
 #include "cli/each_picture.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/data/image_stream.h"
+#include "qna/engine/model.h"
 #include "qna/image/read.h"
 #include "qna/image/resize.h"
 #include "qna/image/write_png.h"
-#include "qna/tasks/reconstruct.h"
-#include "qna/train/comparison.h"
+#include "qna/predict/reconstruct.h"
+#include "qna/report/comparison.h"
 #include "qna/viz/contact_sheet.h"
 
 namespace qna::cli {
@@ -44,22 +44,23 @@ image::Image in_columns(const std::vector<viz::Captioned>& cells, size_t columns
 // A picture and what every run makes of it.
 class Networks {
  public:
-  explicit Networks(const std::vector<std::string>& runs) : names_(train::run_names(runs)) {
+  explicit Networks(const std::vector<std::string>& runs) : names_(report::run_names(runs)) {
     for (const std::string& run : runs) {
-      loaded_.push_back(
-          checkpoint::load_auto_encoder((fs::path(run) / "best.safetensors").string()));
+      models_.push_back(engine::Model::open((fs::path(run) / "best.safetensors").string()));
+      models_.back().auto_encoder();  // throws if it is none
     }
   }
 
   std::vector<viz::Captioned> look_at(const std::string& path) {
     std::vector<viz::Captioned> row;
     image::Image photo;
-    for (size_t i = 0; i < loaded_.size(); ++i) {
-      const data::Preprocess& preprocess = loaded_[i].info.preprocess;
+    for (size_t i = 0; i < models_.size(); ++i) {
+      const config::Preprocess& preprocess = models_[i].info().preprocess;
       if (i == 0 || photo.channels != preprocess.channels()) {
         photo = image::read_image(path, {.channels = preprocess.channels()});
       }
-      const tasks::Reconstructed result = tasks::reconstruct(loaded_[i].model, photo, preprocess);
+      const predict::Reconstructed result =
+          predict::reconstruct(models_[i], photo, preprocess, context_);
       if (i == 0) row.push_back({enlarged(result.original), fs::path(path).filename().string()});
       row.push_back({enlarged(result.made), fmt::format("{}, {:.1f} dB", names_[i], result.psnr)});
     }
@@ -68,12 +69,13 @@ class Networks {
 
  private:
   std::vector<std::string> names_;
-  std::vector<checkpoint::LoadedAutoEncoder> loaded_;
+  std::vector<engine::Model> models_;
+  engine::Context context_;
 };
 
 void run(const Arguments& a) {
   check(a.sheet.empty() || !a.images.empty(), "--sheet needs pictures: --images");
-  report::TrainingReport page = train::compare_runs(a.runs);
+  report::TrainingReport page = report::compare_runs(a.runs);
   std::vector<viz::Captioned> cells;
   std::vector<std::string> paths;
   int64_t failed = 0;

@@ -9,8 +9,8 @@
 #include "qna/image/color.h"
 #include "qna/image/resize.h"
 #include "qna/image/write_png.h"
-#include "qna/tasks/classification_options.h"
-#include "qna/train/recipe.h"
+#include "qna/recipe/classification_options.h"
+#include "qna/recipe/recipe.h"
 #include "qna/viz/contact_sheet.h"
 
 namespace qna::cli {

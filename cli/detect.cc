@@ -15,15 +15,14 @@
 #include "qna/base/error.h"
 #include "qna/base/file.h"
 #include "qna/base/progress.h"
-#include "qna/checkpoint/detector_file.h"
 #include "qna/coco/results.h"
 #include "qna/data/image_stream.h"
 #include "qna/format/text.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
-#include "qna/tasks/detection.h"
-#include "qna/tasks/detection_pictures.h"
-#include "qna/tasks/find_objects.h"
+#include "qna/predict/detect.h"
+#include "qna/predict/detection_pictures.h"
+#include "qna/predict/evaluate.h"
 
 namespace qna::cli {
 namespace {
@@ -98,10 +97,12 @@ class PictureIds {
 class Detector {
  public:
   Detector(const Arguments& a, const std::vector<std::string>& paths)
-      : arguments_(a), ids_(paths, a.annotations) {
-    loaded_ = checkpoint::load_detector(a.file);
-    for (const std::string& line : loaded_.report) fmt::print(stderr, "{}\n", line);
-    if (a.size > 0) resize(loaded_.info.preprocess, a.size);
+      : arguments_(a),
+        ids_(paths, a.annotations),
+        model_(engine::Model::open(a.file)),
+        preprocess_(model_.info().preprocess) {
+    model_.detector();  // or else it says what the file holds
+    if (a.size > 0) resize(preprocess_, a.size);
     if (!a.json.empty()) check_writable(a.json);
     if (!a.out.empty()) make_output_folder(a.out);
   }
@@ -109,15 +110,13 @@ class Detector {
   void look_at(const std::string& path, size_t place, Progress& progress) {
     const image::Image photo = image::read_image(path);
     const coco::Picture& known = ids_.of(place);
-    const tasks::FoundObjects objects = tasks::find_objects(
-        loaded_.model, photo, loaded_.info.preprocess,
-        {.threshold = arguments_.threshold, .sorted = true}, arguments_.attention);
-    const int64_t count = objects.found.scores.size(0);
-    std::vector<tasks::DrawnBox> boxes;
-    for (int64_t i = 0; i < count; ++i) {
-      boxes.push_back(tasks::drawn_box(objects.found, i, loaded_.info.labels));
-      const double score = objects.found.scores[i].item<double>();
-      add_result(boxes.back(), photo, known, score);
+    const predict::FoundObjects objects = predict::find_objects(
+        model_, photo, preprocess_, {.threshold = arguments_.threshold, .sorted = true}, context_,
+        arguments_.attention);
+    std::vector<predict::DrawnBox> boxes;
+    for (const predict::Detection& found : objects.found) {
+      boxes.push_back(predict::drawn_box(found, model_.info().labels));
+      add_result(found, photo, known);
     }
     progress.wipe();
     print(path, known.id, boxes);
@@ -132,29 +131,30 @@ class Detector {
 
  private:
   // The shorter side, and with it the limit of the longer one.
-  static void resize(data::Preprocess& preprocess, int64_t size) {
+  static void resize(config::Preprocess& preprocess, int64_t size) {
     if (preprocess.resize > 0) preprocess.longest = preprocess.longest * size / preprocess.resize;
     preprocess.resize = size;
   }
 
-  void add_result(const tasks::DrawnBox& drawn, const image::Image& photo,
-                  const coco::Picture& known, double score) {
+  void add_result(const predict::Detection& found, const image::Image& photo,
+                  const coco::Picture& known) {
     // The annotations may be of a larger copy of the file.
-    const auto [height, width] = tasks::annotated_size(known, {photo.height, photo.width});
+    const auto [height, width] = predict::annotated_size(known, {photo.height, photo.width});
     const double across = static_cast<double>(width) / static_cast<double>(photo.width);
     const double down = static_cast<double>(height) / static_cast<double>(photo.height);
-    const double left = drawn.box[0] * across, right = drawn.box[2] * across;
-    const double top = drawn.box[1] * down, bottom = drawn.box[3] * down;
-    const std::vector<int64_t>& ids = loaded_.info.category_ids;
+    const double left = found.box[0] * across, right = found.box[2] * across;
+    const double top = found.box[1] * down, bottom = found.box[3] * down;
+    const std::vector<int64_t>& ids = model_.info().category_ids;
     results_.push_back({.picture_id = known.id,
-                        .category_id = ids.empty() ? drawn.label : ids[drawn.label],
+                        .category_id = ids.empty() ? found.label : ids[found.label],
                         .box = {left, top, right - left, bottom - top},
-                        .score = score});
+                        .score = found.score});
   }
 
-  void print(const std::string& path, int64_t id, const std::vector<tasks::DrawnBox>& boxes) const {
+  void print(const std::string& path, int64_t id,
+             const std::vector<predict::DrawnBox>& boxes) const {
     fmt::print("{} (id {}): {} object{}\n", path, id, boxes.size(), boxes.size() == 1 ? "" : "s");
-    for (const tasks::DrawnBox& box : boxes) {
+    for (const predict::DrawnBox& box : boxes) {
       fmt::print("  {:24}  x {:.0f} to {:.0f}, y {:.0f} to {:.0f}\n", format::printable(box.text),
                  box.box[0], box.box[2], box.box[1], box.box[3]);
     }
@@ -162,7 +162,7 @@ class Detector {
   }
 
   void write_pictures(const std::string& path, const image::Image& photo,
-                      std::vector<tasks::DrawnBox> boxes, const tasks::FoundObjects& objects) {
+                      std::vector<predict::DrawnBox> boxes, const predict::FoundObjects& objects) {
     const std::string stem = (fs::path(arguments_.out) / stems_.of(path)).string();
     const auto write = [](const std::string& file, const image::Image& picture) {
       image::write_png(file, picture);
@@ -171,17 +171,19 @@ class Detector {
     if (arguments_.attention) {
       for (size_t i = 0; i < boxes.size(); ++i) {
         write(fmt::format("{}.attention-{}.png", stem, i + 1),
-              tasks::draw_query_attention(photo, objects.attention[static_cast<int64_t>(i)],
-                                          objects.attention_stride, boxes[i]));
+              predict::draw_query_attention(photo, objects.attention[i], objects.attention_stride,
+                                            boxes[i]));
       }
     }
     std::reverse(boxes.begin(), boxes.end());  // the surest on top
-    write(stem + ".png", tasks::draw_boxes(photo, boxes));
+    write(stem + ".png", predict::draw_boxes(photo, boxes));
   }
 
   const Arguments& arguments_;
   const PictureIds ids_;
-  checkpoint::LoadedDetector loaded_;
+  const engine::Model model_;
+  config::Preprocess preprocess_;
+  engine::Context context_;
   std::vector<coco::Detection> results_;
   UniqueStems stems_;
 };

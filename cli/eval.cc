@@ -1,11 +1,10 @@
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
-#include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -14,10 +13,8 @@
 #include "qna/data/open_dataset.h"
 #include "qna/data/picture_dataset.h"
 #include "qna/format/text.h"
+#include "qna/predict/evaluate.h"
 #include "qna/report/metric_text.h"
-#include "qna/tasks/auto_encoding.h"
-#include "qna/tasks/classification.h"
-#include "qna/tasks/detection.h"
 
 namespace qna::cli {
 namespace {
@@ -36,32 +33,32 @@ struct Arguments {
 };
 
 data::LoaderOptions loader_options(const Arguments& a) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return {.batch = a.batch,
-          .workers = a.workers > 0 ? a.workers : at::get_num_threads(),
+          .workers = a.workers > 0 ? a.workers : cores,
           .shuffle = false,
           .skip_broken = a.skip_broken,
           .cache_bytes = 0};
 }
 
 // `progress` counts batches and shows pictures, of which there are so many.
-tasks::Task::Tell tell_pictures(Progress& progress, const Arguments& a, int64_t pictures) {
-  return [&progress, batch = a.batch, pictures](int64_t done, int64_t) {
+predict::EvaluationRun tell_pictures(Progress& progress, const Arguments& a, int64_t pictures) {
+  return {.tell = [&progress, batch = a.batch, pictures](int64_t done, int64_t) {
     progress.show(done, fmt::format("{} pictures", std::min(done * batch, pictures)));
-  };
+  }};
 }
 
 void print_broken(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) fmt::print(stderr, "left out: {}\n", line);
 }
 
-// A detector's ids must mean in the annotations what they mean in its file.
-void check_categories(const Arguments& a, checkpoint::DetectorInfo& info,
-                      const data::DetectionDataset& dataset, bool has_ids) {
+// Of the detector's classes. They must mean in the annotations what they mean in its file.
+std::vector<int64_t> category_ids(const Arguments& a, const engine::ModelInfo& info,
+                                  const data::DetectionDataset& dataset, bool has_ids) {
   const coco::Annotations& truth = dataset.truth();
   if (!has_ids) {
     check(!info.labels.empty(), "{}: the file does not say the names of its classes", a.file);
-    info.category_ids = tasks::ids_of(truth.categories);  // those of the names
-    return;
+    return predict::ids_of(truth.categories);  // those of the names
   }
   const std::vector<int64_t>& ids = info.category_ids;
   check(!ids.empty(), "{}: the file does not say the ids of its classes", a.file);
@@ -78,29 +75,30 @@ void check_categories(const Arguments& a, checkpoint::DetectorInfo& info,
   }
   check(known > 0, "{}: it has none of the detector's {} categories, such as id {}", a.annotations,
         ids.size(), ids[0]);
+  return ids;
 }
 
-void run_detector(const Arguments& a) {
+void run_detector(const Arguments& a, const engine::Model& model) {
   check(!a.annotations.empty(),
         "{}: this is a detector; give the objects of the pictures in DATA with --annotations FILE",
         a.file);
   if (!a.results.empty()) check_writable(a.results);
-  checkpoint::LoadedDetector loaded = checkpoint::load_detector(a.file);
+  const engine::ModelInfo& info = model.info();
   const bool has_ids = a.annotations.ends_with(".json");  // VOC files have names only
   const auto dataset = std::make_shared<const data::DetectionDataset>(data::DetectionDatasetOptions{
       .images = a.data.path,
       .annotations = a.annotations,
       .skip_absent = a.skip_broken,
-      .class_names = has_ids ? std::vector<std::string>{} : loaded.info.labels});
-  check_categories(a, loaded.info, *dataset, has_ids);
+      .class_names = has_ids ? std::vector<std::string>{} : info.labels});
+  const std::vector<int64_t> ids = category_ids(a, info, *dataset, has_ids);
   print_broken(dataset->absent());
-  data::DetectionLoader loader(dataset, loaded.info.preprocess, std::nullopt, loader_options(a));
-  tasks::DetectorEvaluation result;
+  data::DetectionLoader loader(dataset, info.preprocess, std::nullopt, loader_options(a));
+  engine::Context context;
+  predict::DetectorEvaluation result;
   {
     Progress progress(loader.batches());
-    result = tasks::evaluate_detector(loaded.model, loader, *dataset, loaded.info.category_ids, {},
-                                      {.threads = at::get_num_threads()},
-                                      tell_pictures(progress, a, dataset->size()));
+    result = predict::evaluate_detector(model, loader, *dataset, ids, context,
+                                        tell_pictures(progress, a, dataset->size()));
   }
   print_broken(loader.broken());
   if (!a.results.empty()) coco::write_results(a.results, result.detections);
@@ -113,22 +111,20 @@ void run_detector(const Arguments& a) {
   if (a.as_json) fmt::print("{}\n", numbers.dump());
 }
 
-void run_auto_encoder(const Arguments& a) {
-  checkpoint::LoadedAutoEncoder loaded = checkpoint::load_auto_encoder(a.file);
+void run_auto_encoder(const Arguments& a, const engine::Model& model) {
   std::shared_ptr<const data::Dataset> dataset =
       std::make_shared<data::PictureDataset>(a.data.path);
   check(a.last <= dataset->size(), "--last must be at most {}, as {} has, got {}", dataset->size(),
         a.data.path, a.last);
   if (a.last > 0 && a.last < dataset->size()) dataset = data::hold_back(dataset, a.last).val;
-  data::Loader loader(dataset, loaded.info.preprocess, std::nullopt, {}, loader_options(a));
-  tasks::Metrics metrics;
+  data::Loader loader(dataset, model.info().preprocess, std::nullopt, {}, loader_options(a));
+  engine::Context context;
+  predict::Metrics metrics;
   {
     Progress progress(loader.batches());
-    metrics = tasks::metrics_of(
-        tasks::evaluate_reconstruction(loaded.model, loader, loaded.info.preprocess,
-                                       {.threads = at::get_num_threads()},
-                                       tell_pictures(progress, a, dataset->size())),
-        loaded.model->config());
+    metrics = predict::metrics_of(
+        predict::evaluate_auto_encoder(model, loader, model.info().preprocess, context,
+                                       tell_pictures(progress, a, dataset->size())));
   }
   print_broken(loader.broken());
   nlohmann::json numbers = {{"pictures", dataset->size()}};
@@ -140,21 +136,22 @@ void run_auto_encoder(const Arguments& a) {
   if (a.as_json) fmt::print("{}\n", numbers.dump());
 }
 
-void run_classifier(const Arguments& a) {
-  checkpoint::LoadedModel loaded = open_weights(a.file);
-  check(static_cast<bool>(loaded.model->head), "{}: this model has no classes", a.file);
+void run_classifier(const Arguments& a, const engine::Model& model) {
+  const int64_t classes = model.classes();
+  check(classes > 0, "{}: this model has no classes", a.file);
   const auto dataset = data::open_dataset(a.data);
-  const int64_t classes = loaded.model->config().classes;
   check(static_cast<int64_t>(dataset->classes().size()) == classes,
         "{}: the data must have the {} classes of the model, got {}", a.data.path, classes,
         dataset->classes().size());
   data::LoaderOptions options = loader_options(a);
   options.classes = classes;
-  data::Loader loader(dataset, loaded.info.preprocess, std::nullopt, {}, options);
-  tasks::Evaluation result;
+  data::Loader loader(dataset, model.info().preprocess, std::nullopt, {}, options);
+  engine::Context context;
+  predict::Evaluation result;
   {
     Progress progress(loader.batches());
-    result = tasks::evaluate(loaded.model, loader, {}, tell_pictures(progress, a, dataset->size()));
+    result = predict::evaluate_classifier(model, loader, context,
+                                          tell_pictures(progress, a, dataset->size()));
   }
   print_broken(loader.broken());
   if (a.as_json) {
@@ -208,14 +205,15 @@ void add_eval(CLI::App& app) {
       "  qna eval detr.safetensors val2017 --annotations instances_val2017.json\n"
       "  qna eval runs/faces_qna/best.safetensors celeba --last 1000");
   verb->callback([a] {
-    const bool detector = checkpoint::is_detector_file(a->file);
-    const bool auto_encoder = checkpoint::is_auto_encoder_file(a->file);
+    const engine::Model model = engine::Model::open(a->file);
+    const bool detector = model.kind() == engine::Kind::kDetector;
+    const bool auto_encoder = model.kind() == engine::Kind::kAutoEncoder;
     check(detector || (a->annotations.empty() && a->results.empty()),
           "{}: this is no detector; --annotations and --results are for detectors", a->file);
     check(auto_encoder || a->last == 0, "{}: this is no auto-encoder; --last is for auto-encoders",
           a->file);
     if (a->batch == 0) a->batch = detector ? 4 : 64;
-    (detector ? run_detector : auto_encoder ? run_auto_encoder : run_classifier)(*a);
+    (detector ? run_detector : auto_encoder ? run_auto_encoder : run_classifier)(*a, model);
   });
 }
 

@@ -7,7 +7,7 @@
 
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
-#include "qna/base/error.h"
+#include "qna/engine/model_file.h"
 
 namespace qna::cli {
 namespace {
@@ -20,17 +20,23 @@ struct Arguments {
 };
 
 void run(const Arguments& a) {
-  checkpoint::LoadedModel loaded = open_weights(a.file);
-  if (!a.labels.empty()) loaded.info.labels = read_labels(a.labels);
+  const engine::ModelFile file = engine::ModelFile::open(a.file);
+  file.check_tensors();
+  engine::ModelInfo info = file.info();
+  if (!a.labels.empty()) info.labels = read_labels(a.labels);
   // Where somebody's files lie does not belong into a file that is passed on.
-  nlohmann::json& training = loaded.info.training;
-  for (const char* key : {"/recipe/data/path", "/recipe/model/weights"}) {
+  nlohmann::json& training = info.training;
+  for (const char* key : {"/recipe/data/path", "/recipe/model/backbone", "/recipe/model/weights"}) {
     const nlohmann::json::json_pointer path(key);
     if (training.is_object() && training.contains(path)) {
       training.at(path.parent_pointer()).erase(path.back());
     }
   }
-  checkpoint::save_model(a.out, loaded.model, loaded.info, scalar_type(a.dtype));
+  std::vector<format::TensorView> tensors;
+  for (const format::TensorView& tensor : file.tensors().tensors()) {
+    if (!tensor.name.starts_with(engine::kTrainingPrefix)) tensors.push_back(tensor);
+  }
+  engine::write_model_file(a.out, file.config(), info, tensors, dtype_of(a.dtype), "export");
   fmt::print("wrote {}, {} bytes\n", a.out,
              with_commas(static_cast<int64_t>(std::filesystem::file_size(a.out))));
 }
@@ -39,7 +45,7 @@ void run(const Arguments& a) {
 
 void add_export(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
-      "export", "Write a classifier without its training state, in another precision");
+      "export", "Write a network without its training state, in another precision");
   auto a = std::make_shared<Arguments>();
   verb->add_option("file", a->file, "Weights or checkpoint of a run (.safetensors)")
       ->required()

@@ -1,17 +1,17 @@
 #include <fmt/format.h>
-#include <torch/types.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "cli/image_batches.h"
-#include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/checkpoint/tensor_bytes.h"
 #include "qna/data/image_stream.h"
-#include "qna/ops/geometry.h"
+#include "qna/predict/features.h"
 
 namespace qna::cli {
 namespace {
@@ -26,35 +26,62 @@ struct Arguments {
   BatchOptions batches;
 };
 
+std::string text_of(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// Those of all batches, one behind the other.
+class Collected {
+ public:
+  void add(const predict::Features& features, const std::vector<std::string>& paths) {
+    const auto& shape = features.shape;
+    check(names_.empty() || std::equal(shape.begin() + 1, shape.end(), shape_.begin() + 1),
+          "--map: all pictures must have one size, {} gives {} after {}", paths.front(),
+          text_of(std::span(shape).subspan(1)),
+          text_of(names_.empty() ? std::span<const int64_t>() : std::span(shape_).subspan(1)));
+    const int64_t before = names_.empty() ? 0 : shape_[0];
+    shape_ = shape;
+    shape_[0] += before;
+    values_.insert(values_.end(), features.values.begin(), features.values.end());
+    names_.insert(names_.end(), paths.begin(), paths.end());
+  }
+
+  bool empty() const { return names_.empty(); }
+  const std::vector<int64_t>& shape() const { return shape_; }
+
+  void write(const std::string& path) const {
+    const format::TensorView view{.name = "features",
+                                  .dtype = format::DType::kF32,
+                                  .shape = shape_,
+                                  .bytes = std::as_bytes(std::span(values_))};
+    format::write_safetensors(
+        path, {&view, 1},
+        {{"images", nlohmann::json(names_).dump(-1, ' ', false, kReplaceBadText)}});
+  }
+
+ private:
+  std::vector<int64_t> shape_;
+  std::vector<float> values_;
+  std::vector<std::string> names_;
+};
+
 void run(const Arguments& a) {
-  const torch::InferenceMode inference;
-  checkpoint::LoadedModel loaded = open_weights(a.file);
+  const engine::Model model = engine::Model::open(a.file);
+  model.classifier();  // or else it says what the file holds
   const std::vector<std::string> paths = data::find_images(a.images);
-  std::vector<torch::Tensor> parts;
-  std::vector<std::string> names;
+  engine::Context context;
+  const auto kind = a.map ? predict::FeatureKind::kMap : predict::FeatureKind::kPooled;
+  Collected all;
   const auto collect = [&](const ImageBatch& batch) {
-    torch::Tensor features = loaded.model->forward_features(batch.images);  // [B, H, W, C]
-    if (!a.map) {
-      features = loaded.model->head ? loaded.model->head->pool(features)
-                                    : loaded.model->forward_head(features);  // [B, C]
-    }
-    check(parts.empty() || parts.front().sizes().slice(1) == features.sizes().slice(1),
-          "--map: all pictures must have one size, {} gives {} after {}", batch.paths.front(),
-          ops::sizes_text(features.sizes().slice(1)),
-          ops::sizes_text(parts.empty() ? at::IntArrayRef() : parts.front().sizes().slice(1)));
-    parts.push_back(features);
-    names.insert(names.end(), batch.paths.begin(), batch.paths.end());
+    all.add(predict::features(model, batch.images, kind, context), batch.paths);
   };
   const auto report = [](const std::string&, const std::string& message) {
     fmt::print(stderr, "qna: {}\n", message);
   };
-  const int64_t failed = for_each_batch(paths, loaded.info.preprocess, a.batches, collect, report);
-  check(!parts.empty(), "none of the {} pictures could be read, nothing was written", paths.size());
-  const torch::Tensor features = torch::cat(parts);
-  const format::TensorView view = checkpoint::view_of("features", features);
-  format::write_safetensors(
-      a.out, {&view, 1}, {{"images", nlohmann::json(names).dump(-1, ' ', false, kReplaceBadText)}});
-  fmt::print("wrote {}: features {}\n", a.out, ops::sizes_text(features.sizes()));
+  const int64_t failed = for_each_batch(paths, model.info().preprocess, a.batches, collect, report);
+  check(!all.empty(), "none of the {} pictures could be read, nothing was written", paths.size());
+  all.write(a.out);
+  fmt::print("wrote {}: features {}\n", a.out, text_of(all.shape()));
   check(failed == 0, "{} of {} pictures could not be read", failed, paths.size());
 }
 

@@ -1,36 +1,48 @@
 #include "cli/image_batches.h"
 
-#include <cstring>
+#include <algorithm>
 #include <thread>
 
 #include "qna/base/progress.h"
 #include "qna/data/image_stream.h"
 
 namespace qna::cli {
+namespace {
 
-int64_t for_each_batch(const std::vector<std::string>& paths, const data::Preprocess& preprocess,
+// No more than there are pictures: a thread for nothing costs time and memory too.
+int decoding_threads(const BatchOptions& options, size_t pictures) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int wanted = options.threads == 0 ? cores : options.threads;
+  return static_cast<int>(std::min<size_t>(wanted, std::max<size_t>(1, pictures)));
+}
+
+}  // namespace
+
+int64_t for_each_batch(const std::vector<std::string>& paths, const config::Preprocess& preprocess,
                        const BatchOptions& options,
                        const std::function<void(const ImageBatch&)>& run,
                        const std::function<void(const std::string&, const std::string&)>& report) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  data::ImageStream stream(paths, preprocess, options.threads == 0 ? cores : options.threads,
+  data::ImageStream stream(paths, preprocess, decoding_threads(options, paths.size()),
                            static_cast<size_t>(3 * options.batch));
   Progress progress(static_cast<int64_t>(paths.size()));
   std::vector<data::PreparedImage> held;
+  std::vector<float> together;  // of those
   int64_t done = 0;
   int64_t failed = 0;
   const auto flush = [&] {
     if (held.empty()) return;
     ImageBatch batch;
-    const auto& first = held.front();
-    batch.images = torch::empty(
-        {static_cast<int64_t>(held.size()), first.height, first.width, preprocess.channels()});
-    float* to = batch.images.data_ptr<float>();
+    together.clear();
     for (const data::PreparedImage& image : held) {
-      std::memcpy(to, image.pixels.data(), image.pixels.size() * sizeof(float));
-      to += image.pixels.size();
+      if (held.size() > 1) {
+        together.insert(together.end(), image.pixels.begin(), image.pixels.end());
+      }
       batch.paths.push_back(paths[image.index]);
     }
+    batch.images = {.batch = static_cast<int64_t>(held.size()),
+                    .height = held.front().height,
+                    .width = held.front().width,
+                    .pixels = held.size() > 1 ? together.data() : held.front().pixels.data()};
     run(batch);
     done += static_cast<int64_t>(held.size());
     held.clear();

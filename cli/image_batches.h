@@ -1,19 +1,18 @@
 // Runs a model over many pictures: worker threads decode while the model computes.
 #pragma once
 
-#include <torch/types.h>
-
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "qna/data/preprocess.h"
+#include "qna/engine/model.h"
 
 namespace qna::cli {
 
 struct ImageBatch {
   std::vector<std::string> paths;
-  torch::Tensor images;  // [paths, height, width, channels]
+  engine::Images images;  // as many as paths; valid during the call
 };
 
 struct BatchOptions {
@@ -23,7 +22,7 @@ struct BatchOptions {
 
 // Calls `run` for batches of pictures of one size, in order. A picture that cannot be read goes to
 // `report(path, message)` and does not stop the rest. Returns how many could not be read.
-int64_t for_each_batch(const std::vector<std::string>& paths, const data::Preprocess& preprocess,
+int64_t for_each_batch(const std::vector<std::string>& paths, const config::Preprocess& preprocess,
                        const BatchOptions& options,
                        const std::function<void(const ImageBatch&)>& run,
                        const std::function<void(const std::string&, const std::string&)>& report);

@@ -1,16 +1,16 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
+#include <algorithm>
 #include <memory>
 
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
-#include "qna/base/error.h"
-#include "qna/checkpoint/import_flax.h"
-#include "qna/format/text.h"
-#include "qna/models/registry.h"
-#include "qna/ops/geometry.h"
+#include "qna/config/parameters.h"
+#include "qna/config/registry.h"
+#include "qna/engine/import_flax.h"
+#include "qna/engine/model_file.h"
 
 namespace qna::cli {
 namespace {
@@ -27,20 +27,20 @@ struct Arguments {
 void run(const Arguments& a) {
   const format::FlaxState state = format::read_flax(a.file);
   std::string name = a.model;
-  models::QnAViTConfig config;
+  config::QnAViTConfig config;
   if (!a.config.empty()) {
-    config = models::read_config(a.config);
+    config = config::read_config(a.config);
   } else {
-    if (name.empty()) name = checkpoint::recognize_flax(state, a.file);
-    config = models::find_model(name).config;
+    if (name.empty()) name = engine::recognize_flax(state, a.file);
+    config = config::find_model(name).config;
     // The head tells the number of classes.
     const auto logits = state.find("params.ClassificationHead_0.head_logits.bias");
     if (logits != state.end() && logits->second.shape.size() == 1) {
       config.classes = logits->second.shape[0];
     }
   }
-  const checkpoint::FlaxImport imported = checkpoint::import_flax(state, config, a.file);
-  checkpoint::ModelInfo info{.name = name};
+  const engine::FlaxImport imported = engine::import_flax(state, config, a.file);
+  engine::ModelInfo info{.name = name};
   info.preprocess.crop = config.image_size;
   info.preprocess.resize = std::min(config.image_size[0], config.image_size[1]) * 256 / 224;
   if (config.in_channels == 1) {
@@ -49,17 +49,15 @@ void run(const Arguments& a) {
   }
   if (!a.labels.empty()) info.labels = read_labels(a.labels);
   info.training = {{"imported_from", "flax checkpoint"}};
-  checkpoint::save_model(a.out, imported.model, info, scalar_type(a.dtype));
+  engine::write_model_file(a.out, config, info, imported.views(), dtype_of(a.dtype), "import");
 
-  for (const checkpoint::ImportedTensor& tensor : imported.tensors) {
-    fmt::print("{:<78} -> {} {}\n", tensor.flax_name, tensor.name, ops::sizes_text(tensor.sizes));
+  for (const engine::FlaxTensor& tensor : imported.tensors) {
+    fmt::print("{:<78} -> {} [{}]\n", tensor.flax_name, tensor.name, fmt::join(tensor.shape, ", "));
   }
-  int64_t parameters = 0;
-  for (const torch::Tensor& parameter : imported.model->parameters())
-    parameters += parameter.numel();
   fmt::print("\n{} tensors, {} parameters{}; {} other entries (optimiser state, step) ignored\n",
-             imported.tensors.size(), with_commas(parameters), name.empty() ? "" : ", " + name,
-             imported.ignored.size());
+             imported.tensors.size(),
+             with_commas(config::learned_count(config::parameters(config))),
+             name.empty() ? "" : ", " + name, imported.ignored.size());
   fmt::print("wrote {}\n", a.out);
 }
 

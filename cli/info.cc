@@ -1,19 +1,17 @@
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <functional>
 #include <memory>
 
-#include "bench/measure.h"
 #include "cli/detector_argument.h"
 #include "cli/model_argument.h"
+#include "cli/random_weights.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/checkpoint/auto_encoder_file.h"
-#include "qna/models/cost.h"
-#include "qna/models/detr_cost.h"
+#include "qna/config/cost.h"
+#include "qna/config/detr_cost.h"
+#include "qna/engine/model.h"
 
 namespace qna::cli {
 namespace {
@@ -24,9 +22,9 @@ struct Arguments {
   bool toml = false;
 };
 
-void print_costs(const std::vector<models::LayerCost>& costs) {
+void print_costs(const std::vector<config::LayerCost>& costs) {
   size_t width = 20;
-  for (const models::LayerCost& c : costs) width = std::max(width, c.name.size());
+  for (const config::LayerCost& c : costs) width = std::max(width, c.name.size());
   const auto row = [&](const std::string& name, const std::string& map, int64_t features,
                        int64_t parameters, double flops, const std::string& description) {
     fmt::print("{:<{}} {:>9} {:>8} {:>12} {:>8.3f}  {}\n", name, width, map,
@@ -35,9 +33,9 @@ void print_costs(const std::vector<models::LayerCost>& costs) {
   };
   fmt::print("{:<{}} {:>9} {:>8} {:>12} {:>8}  {}\n", "layer", width, "map", "features",
              "parameters", "GFLOPs", "what it is");
-  models::Cost stage;
+  config::Cost stage;
   for (size_t i = 0; i < costs.size(); ++i) {
-    const models::LayerCost& c = costs[i];
+    const config::LayerCost& c = costs[i];
     row(c.name, fmt::format("{}x{}", c.map[0], c.map[1]), c.features, c.parameters, c.flops,
         c.description);
     stage.parameters += c.parameters;
@@ -49,32 +47,49 @@ void print_costs(const std::vector<models::LayerCost>& costs) {
       stage = {};
     }
   }
-  const models::Cost total = models::total_cost(costs);
+  const config::Cost total = config::total_cost(costs);
   row("= all", "", 0, total.parameters, total.flops, "");
 }
 
-// Runs one image, which is the only honest way to know. packed: what is said of packed weights.
-void print_memory(const torch::nn::Module& model, const char* packed,
-                  const std::function<void()>& run_image) {
-  const torch::InferenceMode inference;
-  run_image();  // packs the weights
-  const int64_t before = bench::allocated_bytes();
-  bench::reset_peak();
-  run_image();
-  int64_t weights = 0;
-  for (const auto& parameter : model.parameters()) weights += parameter.nbytes();
-  fmt::print("\nmemory: weights {:.1f} MB{}, maps while one image runs {:.1f} MB\n",
-             static_cast<double>(weights) / 1e6, packed,
-             static_cast<double>(bench::peak_allocated_bytes() - before) / 1e6);
+// Runs one image, which is the only honest way to know.
+void print_memory(const engine::Model& model, std::array<int64_t, 2> size) {
+  const auto [height, width] = size;
+  const std::vector<float> x(static_cast<size_t>(height * width * model.channels()));
+  const engine::Images images{.height = height, .width = width, .pixels = x.data()};
+  engine::Context context;
+  switch (model.kind()) {
+    case engine::Kind::kClassifier: {
+      std::vector<float> logits(static_cast<size_t>(model.classes()));
+      model.classify(images, logits.data(), context);
+      break;
+    }
+    case engine::Kind::kDetector: {
+      const auto queries = static_cast<size_t>(model.detector().queries);
+      std::vector<float> logits(queries * static_cast<size_t>(model.classes() + 1));
+      std::vector<float> boxes(queries * 4);
+      model.detect(images, {.logits = logits.data(), .boxes = boxes.data()}, context);
+      break;
+    }
+    case engine::Kind::kAutoEncoder: {
+      std::vector<float> made(x.size());
+      model.reconstruct(images, made.data(), context);
+      break;
+    }
+  }
+  fmt::print(
+      "\nmemory: packed weights {:.1f} MB, maps while one image runs {:.1f} MB ({} thread{})\n",
+      static_cast<double>(model.bytes()) / 1e6, static_cast<double>(context.bytes()) / 1e6,
+      context.threads(), context.threads() == 1 ? "" : "s");
 }
 
-// Of the files of classifiers and of detectors.
-template <typename Info>
-void print_file_info(const Info& info) {
-  fmt::print("preprocessing: {}\n", data::to_json(info.preprocess).dump());
+void print_file_info(const engine::ModelInfo& info) {
+  fmt::print("preprocessing: {}\n", config::to_json(info.preprocess).dump());
   if (!info.labels.empty()) {
     fmt::print("labels: {}, {} ... {}\n", info.labels.size(), info.labels.front(),
                info.labels.back());
+  }
+  if (!info.category_ids.empty()) {
+    fmt::print("category ids: {} ... {}\n", info.category_ids.front(), info.category_ids.back());
   }
   if (!info.training.is_null()) fmt::print("training: {}\n", info.training.dump());
 }
@@ -87,16 +102,16 @@ std::array<int64_t, 2> size_or(const Arguments& a, std::array<int64_t, 2> own) {
   return size;
 }
 
-std::string describe_backbone(const models::DetrConfig& c) {
+std::string describe_backbone(const config::DetrConfig& c) {
   std::string name = "QnA-ViT";
-  if (const auto* resnet = std::get_if<models::ResNetConfig>(&c.backbone)) {
+  if (const auto* resnet = std::get_if<config::ResNetConfig>(&c.backbone)) {
     name = fmt::format("ResNet-{}{}", resnet->depth, resnet->dilation ? ", dilated" : "");
   }
   return fmt::format("{}, {} features for every {} x {} pixels", name, c.backbone_features(),
                      c.backbone_stride(), c.backbone_stride());
 }
 
-std::string describe_transformer(const models::DetrConfig& c) {
+std::string describe_transformer(const config::DetrConfig& c) {
   std::string text =
       fmt::format("{} features, {} heads, {} encoder and {} decoder blocks, {} object queries",
                   c.hidden, c.heads, c.encoder_blocks, c.decoder_blocks, c.queries);
@@ -107,67 +122,59 @@ std::string describe_transformer(const models::DetrConfig& c) {
   return text;
 }
 
-void run_detector(const Arguments& a, NamedDetector& detector) {
-  models::Detr& model = detector.loaded.model;
-  const models::DetrConfig& config = model->config();
+const char* random_note(bool has_weights) {
+  return has_weights ? "" : " (no file: random weights)";
+}
+
+void run_detector(const Arguments& a, const NamedDetector& detector) {
+  const config::DetrConfig& config = detector.config;
   if (a.toml) {
-    fmt::print("{}", models::to_toml(config));
+    fmt::print("{}", config::to_toml(config));
     return;
   }
-  const auto [height, width] = size_or(a, kDetectorSize);
-  fmt::print("{}, a detector, one image of {} x {} pixels, {} classes{}\n", detector.name, height,
-             width, config.classes, detector.has_weights ? "" : " (no file: random weights)");
+  const std::array<int64_t, 2> size = size_or(a, kDetectorSize);
+  fmt::print("{}, a detector, one image of {} x {} pixels, {} classes{}\n", detector.name, size[0],
+             size[1], config.classes, random_note(detector.has_weights));
   fmt::print("backbone: {}\ntransformer: {}\n\n", describe_backbone(config),
              describe_transformer(config));
-  print_costs(models::layer_costs(config, height, width));
-  const torch::Tensor x = torch::zeros({1, height, width, 3});
-  print_memory(*model, "", [&] { model->forward(x); });
-  if (detector.has_weights) {
-    const checkpoint::DetectorInfo& info = detector.loaded.info;
-    print_file_info(info);
-    if (!info.category_ids.empty()) {
-      fmt::print("category ids: {} ... {}\n", info.category_ids.front(), info.category_ids.back());
-    }
-  }
+  print_costs(config::layer_costs(config, size[0], size[1]));
+  print_memory(detector.has_weights ? engine::Model::open(a.model) : random_model(config), size);
+  if (detector.has_weights) print_file_info(detector.info);
 }
 
 void run_classifier(const Arguments& a) {
-  NamedModel named = open_model(a.model);
-  models::QnAViT& model = named.loaded.model;
-  const models::QnAViTConfig& config = model->config();
+  const NamedModel named = open_model(a.model);
+  const config::QnAViTConfig& config = named.config;
   if (a.toml) {
-    fmt::print("{}", models::to_toml(config));
+    fmt::print("{}", config::to_toml(config));
     return;
   }
-  const auto [height, width] = size_or(a, config.image_size);
-  fmt::print("{}, one image of {} x {} pixels, {} classes{}\n\n", named.name, height, width,
-             config.classes, named.has_weights ? "" : " (no file: random weights)");
-  print_costs(models::layer_costs(config, height, width));
-  const torch::Tensor x = torch::zeros({1, height, width, config.in_channels});
-  print_memory(*model, " (and as much again packed for inference)", [&] { model->forward(x); });
-  if (named.has_weights) print_file_info(named.loaded.info);
+  const std::array<int64_t, 2> size = size_or(a, config.image_size);
+  fmt::print("{}, one image of {} x {} pixels, {} classes{}\n\n", named.name, size[0], size[1],
+             config.classes, random_note(named.has_weights));
+  print_costs(config::layer_costs(config, size[0], size[1]));
+  print_memory(named.has_weights ? engine::Model::open(a.model) : random_model(config), size);
+  if (named.has_weights) print_file_info(named.info);
 }
 
 void run_auto_encoder(const Arguments& a) {
   check(!a.toml, "--toml: an auto-encoder is configured in a recipe, as recipes/faces_qna.toml");
-  checkpoint::LoadedAutoEncoder loaded = checkpoint::load_auto_encoder(a.model);
-  const models::AutoEncoderConfig& config = loaded.model->config();
-  const auto [height, width] = size_or(a, loaded.info.preprocess.crop);
+  const engine::Model model = engine::Model::open(a.model);
+  const config::AutoEncoderConfig& config = model.auto_encoder();
+  const std::array<int64_t, 2> size = size_or(a, model.info().preprocess.crop);
   fmt::print("{}, an auto-encoder, one image of {} x {} pixels\n{} parameters\n{}\n", a.model,
-             height, width, with_commas(models::parameter_count(config)),
-             models::to_json(config).dump());
-  const torch::Tensor x = torch::zeros({1, height, width, config.channels});
-  print_memory(*loaded.model, "", [&] { loaded.model->forward(x); });
-  fmt::print("preprocessing: {}\n", data::to_json(loaded.info.preprocess).dump());
-  if (!loaded.info.training.is_null()) fmt::print("training: {}\n", loaded.info.training.dump());
+             size[0], size[1], with_commas(config::parameter_count(config)),
+             config::to_json(config).dump());
+  print_memory(model, size);
+  print_file_info(model.info());
 }
 
 void run(const Arguments& a) {
-  bench::count_allocations();
-  if (a.model.ends_with(".safetensors") && checkpoint::is_auto_encoder_file(a.model)) {
+  if (a.model.ends_with(".safetensors") &&
+      engine::kind_of_file(a.model) == engine::Kind::kAutoEncoder) {
     return run_auto_encoder(a);
   }
-  if (std::optional<NamedDetector> detector = open_if_detector(a.model)) {
+  if (const std::optional<NamedDetector> detector = open_if_detector(a.model)) {
     run_detector(a, *detector);
   } else {
     run_classifier(a);
@@ -177,11 +184,11 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_info(CLI::App& app) {
-  CLI::App* verb =
-      app.add_subcommand("info", "Layers, parameters, FLOPs and memory of a model or detector");
+  CLI::App* verb = app.add_subcommand("info", "Layers, parameters, FLOPs and memory of a network");
   auto a = std::make_shared<Arguments>();
   verb->add_option("model", a->model,
-                   "Name of a model or detector, a configuration (.toml, .json) or a file")
+                   "Name of a model or detector, a configuration (.toml, .json) or a weights\n"
+                   "file of any kind")
       ->required()
       ->type_name("MODEL|FILE");
   verb->add_option("--size", a->size,

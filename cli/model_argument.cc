@@ -5,42 +5,27 @@
 #include <fstream>
 
 #include "qna/base/error.h"
+#include "qna/config/registry.h"
 #include "qna/format/text.h"
-#include "qna/models/registry.h"
 
 namespace qna::cli {
 
 NamedModel open_model(const std::string& argument) {
-  for (const models::ModelEntry& entry : models::models()) {
-    if (argument != entry.name) continue;
-    NamedModel model;
-    model.loaded.model = models::QnAViT(entry.config);
-    model.loaded.model->eval();
-    model.name = entry.name;
-    return model;
+  for (const config::ModelEntry& entry : config::models()) {
+    if (argument == entry.name) return {entry.name, entry.config, {}, false};
   }
   if (argument.ends_with(".toml") || argument.ends_with(".json")) {
-    NamedModel model;
-    model.loaded.model = models::QnAViT(models::read_config(argument));
-    model.loaded.model->eval();
-    model.name = argument;
-    return model;
+    return {argument, config::read_config(argument), {}, false};
   }
   // Neither a known name nor the look of a file: name the names.
   if (argument.find_first_of("./") == std::string::npos && !std::filesystem::exists(argument)) {
-    models::find_model(argument);
+    config::find_model(argument);
   }
-  NamedModel model;
-  model.loaded = checkpoint::load_model(argument);
-  model.name = model.loaded.info.name.empty() ? argument : model.loaded.info.name;
-  model.has_weights = true;
-  return model;
-}
-
-checkpoint::LoadedModel open_weights(const std::string& path) {
-  checkpoint::LoadedModel loaded = checkpoint::load_model(path);
-  for (const std::string& line : loaded.report) fmt::print(stderr, "qna: {}\n", line);
-  return loaded;
+  const engine::ModelFile file = engine::ModelFile::open(argument);
+  file.check_kind(engine::Kind::kClassifier);
+  const std::string& name = file.info().name;
+  return {name.empty() ? argument : name, std::get<config::QnAViTConfig>(file.config()),
+          file.info(), true};
 }
 
 std::string default_weights() {
@@ -78,9 +63,9 @@ std::vector<std::string> read_labels(const std::string& path) {
 
 std::vector<std::string> dtype_names() { return {"float32", "float16", "bfloat16"}; }
 
-at::ScalarType scalar_type(const std::string& name) {
-  if (name == "float16") return at::kHalf;
-  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
+format::DType dtype_of(const std::string& name) {
+  if (name == "float16") return format::DType::kF16;
+  return name == "bfloat16" ? format::DType::kBF16 : format::DType::kF32;
 }
 
 std::array<int64_t, 2> parse_size(const std::string& text, const char* option) {

@@ -1,24 +1,23 @@
-// MODEL|FILE on the command line.
+// MODEL|FILE on the command line, and what else many verbs are given.
 #pragma once
 
 #include <array>
 #include <string>
+#include <vector>
 
-#include "qna/checkpoint/model_file.h"
+#include "qna/engine/model_file.h"
 
 namespace qna::cli {
 
-// A model by its name in the registry, a configuration (.toml, .json) or a weights file, in that
-// order. `has_weights` is false for the first two: the weights are random.
+// A classifier by its name in the registry, a configuration (.toml, .json) or a weights file, in
+// that order. The first two have no weights, and `info` is as it is without a file.
 struct NamedModel {
-  checkpoint::LoadedModel loaded;
   std::string name;
+  config::QnAViTConfig config;
+  engine::ModelInfo info;
   bool has_weights = false;
 };
 NamedModel open_model(const std::string& argument);
-
-// A weights file; says on stderr what was resized.
-checkpoint::LoadedModel open_weights(const std::string& path);
 
 // The weights that come with the program: a small classifier, see weights/README.md.
 std::string default_weights();
@@ -32,7 +31,7 @@ std::vector<std::string> read_labels(const std::string& path);
 
 // "float32", "float16", "bfloat16"
 std::vector<std::string> dtype_names();
-at::ScalarType scalar_type(const std::string& name);
+format::DType dtype_of(const std::string& name);
 
 // "224" or "224x320": height and width.
 std::array<int64_t, 2> parse_size(const std::string& text, const char* option);

@@ -8,18 +8,18 @@
 #include "cli/detector_argument.h"
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
-#include "qna/models/ablations.h"
-#include "qna/models/cost.h"
-#include "qna/models/detectors.h"
-#include "qna/models/detr_cost.h"
-#include "qna/models/registry.h"
+#include "qna/config/ablations.h"
+#include "qna/config/cost.h"
+#include "qna/config/detectors.h"
+#include "qna/config/detr_cost.h"
+#include "qna/config/registry.h"
 
 namespace qna::cli {
 namespace {
 
 void print_json() {
   nlohmann::json list = nlohmann::json::array();
-  for (const models::ModelEntry& entry : models::models()) {
+  for (const config::ModelEntry& entry : config::models()) {
     list.push_back({{"name", entry.name},
                     {"summary", entry.summary},
                     {"parameters", entry.parameters},
@@ -27,7 +27,7 @@ void print_json() {
                     {"paper_top1", entry.paper_top1},
                     {"paper_images_per_second", entry.paper_per_second},
                     {"recipe", entry.recipe},
-                    {"config", models::to_json(entry.config)}});
+                    {"config", config::to_json(entry.config)}});
   }
   fmt::print("{}\n", list.dump(2));
 }
@@ -40,7 +40,7 @@ std::string paper(double value, int digits) {
 void print_table() {
   fmt::print("{:<17} {:>6} {:>12} {:>8} {:>7} {:>9}  {}\n", "model", "pixels", "parameters",
              "GFLOPs", "top-1 %", "images/s", "what it is (recipe)");
-  for (const models::ModelEntry& entry : models::models()) {
+  for (const config::ModelEntry& entry : config::models()) {
     fmt::print("{:<17} {:>6} {:>12} {:>8.3f} {:>7} {:>9}  {} ({})\n", entry.name,
                entry.config.image_size[0], with_commas(entry.parameters), entry.gflops,
                paper(entry.paper_top1, 1), paper(entry.paper_per_second, 0), entry.summary,
@@ -52,20 +52,20 @@ void print_table() {
       "\npaper's. Recipes are in recipes/. Next: qna info MODEL\n");
 }
 
-double detector_gflops(const models::DetectorEntry& entry, std::array<int64_t, 2> size) {
-  return models::total_cost(models::layer_costs(entry.config, size[0], size[1])).flops / 1e9;
+double detector_gflops(const config::DetectorEntry& entry, std::array<int64_t, 2> size) {
+  return config::total_cost(config::layer_costs(entry.config, size[0], size[1])).flops / 1e9;
 }
 
 void print_detectors_json(std::array<int64_t, 2> size) {
   nlohmann::json list = nlohmann::json::array();
-  for (const models::DetectorEntry& entry : models::detectors()) {
+  for (const config::DetectorEntry& entry : config::detectors()) {
     list.push_back({{"name", entry.name},
                     {"summary", entry.summary},
                     {"parameters", entry.parameters},
                     {"size", size},
                     {"gflops", detector_gflops(entry, size)},
                     {"paper_ap", entry.paper_ap},
-                    {"config", models::to_json(entry.config)}});
+                    {"config", config::to_json(entry.config)}});
   }
   fmt::print("{}\n", list.dump(2));
 }
@@ -73,7 +73,7 @@ void print_detectors_json(std::array<int64_t, 2> size) {
 void print_detectors(std::array<int64_t, 2> size) {
   fmt::print("{:<17} {:>12} {:>8} {:>6}  {}\n", "detector", "parameters", "GFLOPs", "AP %",
              "what it is");
-  for (const models::DetectorEntry& entry : models::detectors()) {
+  for (const config::DetectorEntry& entry : config::detectors()) {
     fmt::print("{:<17} {:>12} {:>8.1f} {:>6}  {}\n", entry.name, with_commas(entry.parameters),
                detector_gflops(entry, size), paper(entry.paper_ap, 1), entry.summary);
   }
@@ -81,15 +81,15 @@ void print_detectors(std::array<int64_t, 2> size) {
              size[0], size[1]);
 }
 
-models::Cost cost_of(const models::QnAViTConfig& config) {
-  return models::total_cost(
-      models::layer_costs(config, config.image_size[0], config.image_size[1]));
+config::Cost cost_of(const config::QnAViTConfig& config) {
+  return config::total_cost(
+      config::layer_costs(config, config.image_size[0], config.image_size[1]));
 }
 
 void print_ablations_json() {
   nlohmann::json list = nlohmann::json::array();
-  for (const models::Ablation& row : models::ablations()) {
-    const models::Cost cost = cost_of(row.config);
+  for (const config::Ablation& row : config::ablations()) {
+    const config::Cost cost = cost_of(row.config);
     list.push_back({{"table", row.table},
                     {"row", row.row},
                     {"parameters", cost.parameters},
@@ -97,8 +97,8 @@ void print_ablations_json() {
                     {"paper_parameters_millions", row.paper_parameters},
                     {"paper_gmacs", row.paper_gmacs},
                     {"paper_top1", row.paper_top1},
-                    {"note", models::ablation_note(row.table)},
-                    {"config", models::to_json(row.config)}});
+                    {"note", config::ablation_note(row.table)},
+                    {"config", config::to_json(row.config)}});
   }
   fmt::print("{}\n", list.dump(2));
 }
@@ -116,15 +116,15 @@ std::string wrapped(const std::string& text) {
 
 void print_ablations() {
   std::string_view table;
-  for (const models::Ablation& row : models::ablations()) {
+  for (const config::Ablation& row : config::ablations()) {
     if (table != row.table) {
       if (!table.empty()) fmt::print("\n");
       table = row.table;
-      fmt::print("{}\n{}", table, wrapped(models::ablation_note(table)));
+      fmt::print("{}\n{}", table, wrapped(config::ablation_note(table)));
       fmt::print("  {:<64} {:>8} {:>7} {:>7} {:>7} {:>7}\n", "", "M", "paper", "GMACs", "paper",
                  "top-1 %");
     }
-    const models::Cost cost = cost_of(row.config);
+    const config::Cost cost = cost_of(row.config);
     fmt::print("  {:<64} {:>8.3f} {:>7} {:>7.3f} {:>7} {:>7}\n", row.row, cost.parameters / 1e6,
                paper(row.paper_parameters, 3), cost.flops / 2e9, paper(row.paper_gmacs, 3),
                paper(row.paper_top1, 2));

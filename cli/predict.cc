@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/data/image_stream.h"
+#include "qna/predict/classify.h"
 
 namespace qna::cli {
 namespace {
@@ -25,55 +25,51 @@ struct Arguments {
   BatchOptions batches;
 };
 
-void print_text(const std::string& path, const torch::Tensor& values, const torch::Tensor& classes,
+using Answer = std::vector<predict::ClassProbability>;
+
+void print_text(const std::string& path, const Answer& answer,
                 const std::vector<std::string>& labels) {
   fmt::print("{}\n", path);
-  for (int64_t i = 0; i < values.size(0); ++i) {
-    const int64_t index = classes[i].item<int64_t>();
-    fmt::print("  {:6.2f} %  {}\n", 100 * values[i].item<double>(),
-               labels.empty() ? fmt::format("class {}", index) : labels[index]);
+  for (const auto& [label, probability] : answer) {
+    fmt::print("  {:6.2f} %  {}\n", 100 * probability,
+               labels.empty() ? fmt::format("class {}", label) : labels[label]);
   }
 }
 
-void print_json(const std::string& path, const torch::Tensor& values, const torch::Tensor& classes,
+void print_line(const json& line) {
+  fmt::print("{}\n", line.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+void print_json(const std::string& path, const Answer& answer,
                 const std::vector<std::string>& labels) {
   json predictions = json::array();
-  for (int64_t i = 0; i < values.size(0); ++i) {
-    const int64_t index = classes[i].item<int64_t>();
-    json row = {{"class", index}, {"probability", values[i].item<double>()}};
-    if (!labels.empty()) row["label"] = labels[index];
+  for (const auto& [label, probability] : answer) {
+    json row = {{"class", label}, {"probability", probability}};
+    if (!labels.empty()) row["label"] = labels[label];
     predictions.push_back(row);
   }
-  fmt::print("{}\n", json{{"image", path}, {"predictions", predictions}}.dump(
-                         -1, ' ', false, json::error_handler_t::replace));
+  print_line({{"image", path}, {"predictions", predictions}});
 }
 
 void run(const Arguments& a) {
-  const torch::InferenceMode inference;
-  checkpoint::LoadedModel loaded = open_weights(a.file);
-  check(static_cast<bool>(loaded.model->head), "{}: this model has no classes to predict", a.file);
+  const engine::Model model = engine::Model::open(a.file);
+  predict::check_has_classes(model);
   const std::vector<std::string> paths = data::find_images(a.images);
-  const int64_t top = std::min(a.top, loaded.model->config().classes);
+  engine::Context context;
 
-  const auto predict = [&](const ImageBatch& batch) {
-    const torch::Tensor features = loaded.model->forward_features(batch.images);
-    const torch::Tensor logits = loaded.model->forward_head(features);  // [B, classes]
-    const auto [values, classes] = logits.softmax(-1).topk(top);
-    for (size_t i = 0; i < batch.paths.size(); ++i) {
-      const auto n = static_cast<int64_t>(i);
-      (a.as_json ? print_json : print_text)(batch.paths[i], values[n], classes[n],
-                                            loaded.info.labels);
+  const auto answer = [&](const ImageBatch& batch) {
+    const std::vector<predict::Classes> classes = predict::classify(model, batch.images, context);
+    for (size_t i = 0; i < classes.size(); ++i) {
+      (a.as_json ? print_json : print_text)(batch.paths[i], classes[i].top(a.top),
+                                            model.info().labels);
     }
     std::fflush(stdout);
   };
   const auto report = [&](const std::string& path, const std::string& message) {
-    if (a.as_json) {
-      fmt::print("{}\n", json{{"image", path}, {"error", message}}.dump(
-                             -1, ' ', false, json::error_handler_t::replace));
-    }
+    if (a.as_json) print_line({{"image", path}, {"error", message}});
     fmt::print(stderr, "qna: {}\n", message);
   };
-  const int64_t failed = for_each_batch(paths, loaded.info.preprocess, a.batches, predict, report);
+  const int64_t failed = for_each_batch(paths, model.info().preprocess, a.batches, answer, report);
   check(failed == 0, "{} of {} pictures could not be read", failed, paths.size());
 }
 

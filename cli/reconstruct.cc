@@ -9,11 +9,10 @@
 #include "cli/output_folder.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/data/image_stream.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
-#include "qna/tasks/reconstruct.h"
+#include "qna/predict/reconstruct.h"
 
 namespace qna::cli {
 namespace {
@@ -25,15 +24,17 @@ struct Arguments {
 };
 
 void run(const Arguments& a) {
-  checkpoint::LoadedAutoEncoder loaded = checkpoint::load_auto_encoder(a.file);
-  const data::Preprocess& preprocess = loaded.info.preprocess;
+  const engine::Model model = engine::Model::open(a.file);
+  model.auto_encoder();  // or else it says what the file holds
+  const config::Preprocess& preprocess = model.info().preprocess;
   const std::vector<std::string> paths = data::find_images(a.images);
   check_keeps_pictures(a.out, paths);
   make_output_folder(a.out);
+  engine::Context context;
   UniqueStems stems;
   const int64_t failed = for_each_picture(paths, [&](size_t i, Progress& progress) {
-    const tasks::Reconstructed result = tasks::reconstruct(
-        loaded.model, image::read_image(paths[i], {.channels = preprocess.channels()}), preprocess);
+    const image::Image photo = image::read_image(paths[i], {.channels = preprocess.channels()});
+    const predict::Reconstructed result = predict::reconstruct(model, photo, preprocess, context);
     const std::string file =
         (std::filesystem::path(a.out) / (stems.of(paths[i]) + ".png")).string();
     image::write_png(file, result.side_by_side());

@@ -1,3 +1,4 @@
+// The program qna-train: trains a model by a recipe. `qna train` starts it.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/utils.h>
@@ -11,7 +12,8 @@
 #include <memory>
 #include <thread>
 
-#include "cli/verbs.h"
+#include "cli/program.h"
+#include "cli/torch_program.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
 #include "qna/report/metric_text.h"
@@ -192,32 +194,29 @@ void run(const Arguments& a) {
                              [&](const train::Rank& local) { run_process(a, recipe, local); });
 }
 
-}  // namespace
-
-void add_train(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("train", "Train a model by a recipe");
+void add_options(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
-  verb->add_option("recipe", a->recipe, "Recipe (.toml); recipes/ has some")
+  app.add_option("recipe", a->recipe, "Recipe (.toml); recipes/ has some")
       ->required()
       ->type_name("RECIPE");
-  verb->add_option("--set", a->settings,
-                   "Another value for a key of the recipe, such as epochs=10 or\n"
-                   "data.path=photos/; may be given often")
+  app.add_option("--set", a->settings,
+                 "Another value for a key of the recipe, such as epochs=10 or\n"
+                 "data.path=photos/; may be given often")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  verb->add_option("-o,--out", a->out, "Folder of the run [runs/ and the recipe's name]")
+  app.add_option("-o,--out", a->out, "Folder of the run [runs/ and the recipe's name]")
       ->type_name("FOLDER");
-  verb->add_flag("--resume", a->resume,
-                 "Go on with the run in the folder; start it if there is none");
-  verb->add_option("--processes", a->processes, "That share each batch, on this machine [1]")
+  app.add_flag("--resume", a->resume,
+               "Go on with the run in the folder; start it if there is none");
+  app.add_option("--processes", a->processes, "That share each batch, on this machine [1]")
       ->check(CLI::Range(1, 1024));
-  verb->add_option("--threads", a->threads, "That compute, per process [all cores]")
+  app.add_option("--threads", a->threads, "That compute, per process [all cores]")
       ->check(CLI::Range(1, 1024));
-  verb->add_option("--timeout", a->timeout,
-                   "Seconds after which a process that does not answer counts as dead [300]")
+  app.add_option("--timeout", a->timeout,
+                 "Seconds after which a process that does not answer counts as dead [300]")
       ->check(CLI::Range(1.0, 1e6));
-  verb->add_flag("--quiet", a->quiet, "Print nothing but errors");
-  verb->footer(
+  app.add_flag("--quiet", a->quiet, "Print nothing but errors");
+  app.footer(
       "The folder gets the recipe, checkpoints (last and best), a log (JSON lines and TensorBoard\n"
       "events) and at the end report.html. Ctrl-C saves and leaves; --resume goes on to the same\n"
       "weights, bit by bit, also after a crash. Processes on many machines: start the same "
@@ -228,7 +227,17 @@ void add_train(CLI::App& app) {
       "  qna train recipes/imagenette.toml --set data.path=imagenette2 --set epochs=20 -o mine\n"
       "  qna train recipes/imagenette.toml --set data.path=imagenette2 -o mine --resume\n"
       "  torchrun --no-python --nproc-per-node 2 qna train recipes/fashion_mnist.toml");
-  verb->callback([a] { run(*a); });
+  app.callback([a] { run(*a); });
 }
 
+}  // namespace
 }  // namespace qna::cli
+
+int main(int argc, char** argv) {
+  CLI::App app("Train a model by a recipe");
+  app.name(qna::cli::program_name(argv[0]));
+  app.failure_message(CLI::FailureMessage::simple);
+  app.set_version_flag("--version", qna::cli::version_text("qna-train"));
+  qna::cli::add_options(app);
+  return qna::cli::run_torch_program(app, argc, argv);
+}

@@ -10,7 +10,9 @@ if(QNA_WITH_TORCH)
   set(_header_dirs qna)
   set(_header_destination "${CMAKE_INSTALL_INCLUDEDIR}")
 else()
-  set(_header_dirs qna/base qna/coco qna/data qna/format qna/image qna/kernels qna/report qna/viz)
+  set(_header_dirs
+      qna/base qna/c qna/coco qna/config qna/data qna/engine qna/format qna/image qna/kernels
+      qna/predict qna/recipe qna/report qna/viz)
   set(_header_destination "${CMAKE_INSTALL_INCLUDEDIR}/qna")
 endif()
 install(DIRECTORY ${_header_dirs} DESTINATION "${_header_destination}"

@@ -5,7 +5,10 @@
 //   qna::models::QnAViT            the networks, and their list                 qna/models/
 //   qna::models::Detr              DETR and DETR-QnA, and their list            qna/models/
 //   qna::models::AutoEncoder       down with QnA or convolutions, and up again  qna/models/
-//   qna::tasks::set_loss           DETR's loss; detections: boxes in pixels     qna/tasks/
+//   qna::tasks::set_loss           DETR's loss                                  qna/tasks/
+//   qna::engine::Model             a weights file that serves, without LibTorch qna/engine/
+//   qna::predict::classify,        pictures to answers, on the engine           qna/predict/
+//     find_objects, features, reconstruct
 //   qna::checkpoint::load_model,   weights from and to files                    qna/checkpoint/
 //     load_detector, load_auto_encoder
 //   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
@@ -27,30 +30,31 @@
 #include "qna/base/error.h"
 #include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/checkpoint/detector_file.h"
-#include "qna/checkpoint/import_flax.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/coco/annotations.h"
 #include "qna/coco/evaluate.h"
 #include "qna/coco/results.h"
 #include "qna/coco/summary.h"
 #include "qna/coco/voc.h"
+#include "qna/config/ablations.h"
+#include "qna/config/cost.h"
+#include "qna/config/detectors.h"
+#include "qna/config/detr_cost.h"
+#include "qna/config/registry.h"
 #include "qna/data/augment.h"
 #include "qna/data/detection_loader.h"
 #include "qna/data/loader.h"
 #include "qna/data/mix.h"
 #include "qna/data/open_dataset.h"
 #include "qna/data/preprocess.h"
+#include "qna/engine/import_flax.h"
+#include "qna/engine/model.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
 #include "qna/kernels/implementation.h"
-#include "qna/models/ablations.h"
 #include "qna/models/auto_encoder.h"
-#include "qna/models/cost.h"
-#include "qna/models/detectors.h"
 #include "qna/models/detr.h"
-#include "qna/models/detr_cost.h"
 #include "qna/models/qna_vit.h"
-#include "qna/models/registry.h"
 #include "qna/nn/block.h"
 #include "qna/nn/convolution.h"
 #include "qna/nn/halo_attention.h"
@@ -61,9 +65,12 @@
 #include "qna/ops/registration.h"
 #include "qna/ops/sasa.h"
 #include "qna/ops/window_attention.h"
+#include "qna/predict/classify.h"
+#include "qna/predict/detect.h"
+#include "qna/predict/features.h"
+#include "qna/predict/reconstruct.h"
+#include "qna/recipe/recipe.h"
 #include "qna/report/training_report.h"
 #include "qna/tasks/classification.h"
-#include "qna/tasks/detections.h"
 #include "qna/tasks/set_loss.h"
-#include "qna/train/recipe.h"
 #include "qna/train/trainer.h"

@@ -196,14 +196,6 @@ class AutoEncoder(unittest.TestCase):
                     self.assertIn(word, result.stderr)
                 self.assertFalse(os.path.exists(self.path("never")))
 
-    def test_bench(self):
-        csv = self.path("upsample.csv")
-        result = run("bench", "upsample", "--size", 8, "--dim", 16, "--heads", 4, "--factor", "2,3,4",
-                     "--rounds", 1, "--csv", csv)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        with open(csv, encoding="utf-8") as file:
-            self.assertEqual(len(file.readlines()), 1 + 3 * 3 * 2)
-
 
 if __name__ == "__main__":
     take_arguments()

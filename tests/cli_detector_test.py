@@ -3,7 +3,6 @@
 Run by CTest with the path of the program and of the folder tests/; standard library only.
 """
 
-import csv
 import json
 import os
 import subprocess
@@ -102,38 +101,23 @@ class OtherVerbs(WithDetector):
         out = os.path.join(self.folder, "out")
         for arguments in (["predict", self.weights, picture],
                           ["attend", self.weights, picture, "--out", out],
-                          ["features", self.weights, picture, "-o", out],
-                          ["export", self.weights, "-o", out]):
+                          ["features", self.weights, picture, "-o", out]):
             done = run(*arguments)
             self.expect_failure(done, "detector.safetensors", "holds a detector", "qna detect")
             self.assertEqual(done.stdout, "")
             self.assertFalse(os.path.exists(out))
 
 
-class BenchDetect(unittest.TestCase):
-    def test_table_and_csv(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "detect.csv")
-            done = run("bench", "detect", "--model", "detr_qna_tiny", "--peer", "none", "--rounds", "1",
-                       "--image", "64", "--threads", "1", "--csv", path)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            with open(path, newline="") as file:
-                rows = list(csv.DictReader(file))
-        self.assertEqual([(row["subject"], row["model"], row["batch"], row["image"]) for row in rows],
-                         [("qna-train", "detr_qna_tiny", "2", "64"),
-                          ("qna-detect", "detr_qna_tiny", "1", "64")])
-        for row in rows:
-            self.assertGreater(float(row["images_per_second"]), 0)
-            self.assertGreater(int(row["peak_bytes"]), 0)
-
-    def test_mistakes(self):
-        for arguments, words in ((["--model", "detr_r9"], ["detr_r9", "detr_r50"]),
-                                 (["--pass", "predict"], ["--pass", "predict"]),
-                                 (["--image", "64x32"], ["--image", "square", "64x32"])):
-            done = run("bench", "detect", *arguments)
-            self.assertNotEqual(done.returncode, 0)
-            for word in words:
-                self.assertIn(word, done.stderr)
+class Export(WithDetector):
+    def test_in_another_precision(self):
+        out = os.path.join(self.folder, "half.safetensors")
+        done = run("export", self.weights, "-o", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("half.safetensors", done.stdout)
+        self.assertLess(os.path.getsize(out), 0.6 * os.path.getsize(self.weights))
+        done = run("info", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("labels: 3, thing 0 ... thing 2", done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""The verbs about models, as a user meets them: models, info, import, predict, features, bench model.
+"""The verbs about models, as a user meets them: models, info, import, predict, features.
 
 Run by CTest with the path of the program and of the folder tests/; standard library only.
 """
 
-import csv
 import json
 import os
 import shutil
@@ -211,28 +210,6 @@ class Features(WithModel):
         out = os.path.join(self.folder, "none.safetensors")
         self.expect_failure(run("features", self.weights, self.labels, "-o", out), "labels.txt")
         self.assertFalse(os.path.exists(out))
-
-
-class BenchModel(unittest.TestCase):
-    def test_table_and_csv(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "model.csv")
-            done = run("bench", "model", "--model", "qna_vit_pico", "--batch", "1,2", "--peer",
-                       "none", "--rounds", "1", "--image", "32,40x24", "--csv", path)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            with open(path, newline="") as file:
-                rows = list(csv.DictReader(file))
-        self.assertEqual([(row["batch"], row["image"]) for row in rows],
-                         [("1", "32"), ("1", "40x24"), ("2", "32"), ("2", "40x24")])
-        for row in rows:
-            self.assertEqual(row["subject"], "qna")
-            self.assertGreater(float(row["images_per_second"]), 0)
-            self.assertGreater(int(row["peak_bytes"]), 0)
-
-    def test_mistakes(self):
-        done = run("bench", "model", "--model", "nonsense", "--peer", "none")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("nonsense", done.stderr)
 
 
 if __name__ == "__main__":

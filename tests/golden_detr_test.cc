@@ -5,9 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "qna/engine/transformer.h"
 #include "qna/models/detr.h"
-#include "qna/tasks/detections.h"
+#include "qna/predict/detections.h"
 #include "qna/tasks/set_loss.h"
+#include "tests/engine_parts.h"
 #include "tests/support/safetensors.h"
 
 namespace qna {
@@ -36,7 +38,7 @@ class GoldenDetr : public ::testing::Test {
     ASSERT_EQ(c["cost"]["cls"], tasks::SetLossOptions{}.class_cost);
     ASSERT_EQ(c["cost"]["bbox"], tasks::SetLossOptions{}.box_cost);
     ASSERT_EQ(c["cost"]["giou"], tasks::SetLossOptions{}.giou_cost);
-    model = models::Detr(models::DetrConfig{.backbone = models::ResNetConfig{.depth = 18},
+    model = models::Detr(config::DetrConfig{.backbone = config::ResNetConfig{.depth = 18},
                                             .hidden = c["hidden"],
                                             .heads = c["heads"],
                                             .encoder_blocks = c["encoder"],
@@ -114,6 +116,39 @@ TEST_F(GoldenDetr, WithoutGradients) {
   expect_near(output.boxes, golden.at("boxes"), 1e-5, "boxes");
 }
 
+TEST_F(GoldenDetr, EncoderAndDecoderOfTheEngine) {
+  const engine::ModelFile file = testing::file_of(*model);
+  const engine::Tensors tensors = engine::Tensors(file).in("transformer");
+  const config::TransformerOptions options = config::transformer_options(model->config());
+  const engine::Encoder encoder(tensors.in("encoder"), options);
+  const engine::Decoder decoder(tensors.in("decoder"), options);
+  testing::PartContext part;
+  const Tensor mask = features.mask.contiguous();
+  const auto* taking_part = static_cast<const uint8_t*>(mask.const_data_ptr());
+  Tensor map = source.detach().clone();
+  const Tensor positions = golden.at("pos").permute({0, 2, 3, 1}).contiguous();
+  encoder.run(testing::map_of(map), positions.const_data_ptr<float>(), positions.numel(),
+              taking_part, part.worker);
+  const Tensor memory = golden.at("memory").permute({0, 2, 3, 1});
+  expect_near(testing::inside(map, mask), testing::inside(memory, mask), 1e-5, "memory");
+
+  const Tensor keys = (map + positions).contiguous();
+  const int64_t count = model->config().queries;
+  Tensor queries =
+      model->query_embed->weight.detach().expand({map.size(0), count, map.size(3)}).contiguous();
+  Tensor states = torch::empty_like(golden.at("hs"));
+  const auto keep = [&](size_t layer, const float* result) {
+    std::copy_n(result, states[0].numel(), states[static_cast<int64_t>(layer)].data_ptr<float>());
+  };
+  decoder.run({.batch = map.size(0),
+               .positions = map.size(1) * map.size(2),
+               .values = map.const_data_ptr<float>(),
+               .keys = keys.const_data_ptr<float>(),
+               .mask = taking_part},
+              queries.data_ptr<float>(), count, keep, nullptr, part.worker);
+  expect_near(states, golden.at("hs"), 1e-5, "hs");
+}
+
 TEST_F(GoldenDetr, LossesAndMatches) {
   run();
   const tasks::SetLoss loss = tasks::set_loss(output.logits, output.boxes, targets);
@@ -159,13 +194,28 @@ TEST_F(GoldenDetr, Detections) {
     const Tensor size = golden.at("sizes")[i];
     sizes.push_back({size[0].item<int64_t>(), size[1].item<int64_t>()});
   }
-  const auto found = tasks::detections(output.logits[2], output.boxes[2], sizes);
+  const Tensor logits = output.logits[2].detach().contiguous();
+  const Tensor boxes = output.boxes[2].detach().contiguous();
+  const std::vector<predict::Detections> found =
+      predict::detections({.batch = 2,
+                           .queries = logits.size(1),
+                           .classes = logits.size(2) - 1,
+                           .logits = logits.const_data_ptr<float>(),
+                           .boxes = boxes.const_data_ptr<float>()},
+                          sizes);
   ASSERT_EQ(found.size(), 2u);
   for (int i = 0; i < 2; ++i) {
     const std::string image = "post." + std::to_string(i);
-    EXPECT_TRUE(found[i].labels.equal(golden.at(image + ".labels")));
-    expect_near(found[i].scores, golden.at(image + ".scores"), 1e-5, image + ".scores");
-    expect_near(found[i].boxes, golden.at(image + ".boxes"), 1e-5, image + ".boxes");
+    const Tensor labels = golden.at(image + ".labels");
+    ASSERT_EQ(static_cast<int64_t>(found[i].size()), labels.numel());
+    for (int64_t n = 0; n < labels.numel(); ++n) {
+      const predict::Detection& one = found[i][n];
+      EXPECT_EQ(one.label, labels[n].item<int64_t>());
+      expect_near(torch::tensor({one.score}), golden.at(image + ".scores").slice(0, n, n + 1), 1e-5,
+                  image + ".scores");
+      expect_near(torch::tensor(at::ArrayRef<double>(one.box)), golden.at(image + ".boxes")[n],
+                  1e-5, image + ".boxes");
+    }
   }
 }
 

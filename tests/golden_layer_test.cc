@@ -6,9 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "qna/engine/qna_layer.h"
 #include "qna/kernels/implementation.h"
 #include "qna/nn/qna.h"
 #include "qna/ops/composite.h"
+#include "tests/engine_parts.h"
 #include "tests/support/safetensors.h"
 
 namespace qna {
@@ -145,6 +147,23 @@ TEST_P(GoldenLayer, InferenceByEveryImplementation) {
     SCOPED_TRACE(implementation.name);
     kernels::force_implementation(implementation.name);
     expect_output(layer(x));
+    EXPECT_EQ(kernels::last_implementation(), implementation.name);
+  }
+}
+
+TEST_P(GoldenLayer, EngineByEveryImplementation) {
+  const torch::Tensor x = input(at::kFloat, false).contiguous();
+  const QnA layer = make_layer(at::kFloat);
+  const engine::ModelFile file = testing::file_of(*layer);
+  for (const kernels::Implementation& implementation : kernels::implementations()) {
+    if (!implementation.supported) continue;
+    SCOPED_TRACE(implementation.name);
+    kernels::force_implementation(implementation.name);
+    const engine::QnALayer served(engine::Tensors(file), layer->options(), nullptr);
+    testing::PartContext part;
+    const torch::Tensor y = torch::empty_like(golden.at("y"));
+    served.run(testing::map_of(x), testing::map_of(y), nullptr, part.worker);
+    expect_output(y);
     EXPECT_EQ(kernels::last_implementation(), implementation.name);
   }
 }

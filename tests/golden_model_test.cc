@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "qna/base/error.h"
-#include "qna/checkpoint/import_flax.h"
+#include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
+#include "qna/engine/import_flax.h"
 #include "qna/kernels/implementation.h"
+#include "tests/engine_and_torch.h"
 
 namespace qna {
 namespace {
@@ -16,12 +18,12 @@ using nlohmann::json;
 using torch::Tensor;
 
 // The authors' configuration in our words.
-models::QnAViTConfig config_of(const json& c) {
+config::QnAViTConfig config_of(const json& c) {
   EXPECT_EQ(c["stem_type"], "patch");
   EXPECT_EQ(c["classification_head_type"], "gap");
   EXPECT_EQ(c["qna_attention_scale"], "normal");
   EXPECT_TRUE(c["layer_scale"].is_null());
-  models::QnAViTConfig config{.image_size = {c["image"], c["image"]},
+  config::QnAViTConfig config{.image_size = {c["image"], c["image"]},
                               .classes = c["num_classes"],
                               .base_dim = c["base_dim"],
                               .drop_path = c["drop_path"]};
@@ -51,26 +53,32 @@ class GoldenModel : public ::testing::TestWithParam<const char*> {
   void SetUp() override {
     const std::string stem = std::string(QNA_GOLDEN_DIR) + "/" + GetParam();
     io_ = std::make_unique<format::SafetensorsFile>(stem + ".io.safetensors");
-    const json config = json::parse(io_->metadata().at("config"));
-    state_ = format::read_flax(stem + ".flax.msgpack");
-    imported_ = checkpoint::import_flax(state_, config_of(config), GetParam());
+    config_ = config_of(json::parse(io_->metadata().at("config")));
+    const format::FlaxState state = format::read_flax(stem + ".flax.msgpack");
+    imported_ = engine::import_flax(state, config_, GetParam());
+    bytes_ = std::make_shared<const std::string>(
+        engine::model_file_bytes(config_, {}, imported_.views(), format::DType::kF32, "golden"));
+    model_ = checkpoint::load_model(file()).model;
   }
   void TearDown() override { kernels::force_implementation(""); }
+  engine::ModelFile file() const { return engine::ModelFile::parse(bytes_, GetParam()); }
   Tensor golden(const std::string& name) const {
     return checkpoint::tensor_from(io_->at(name), "golden");
   }
 
   std::unique_ptr<format::SafetensorsFile> io_;
-  format::FlaxState state_;
-  checkpoint::FlaxImport imported_;
+  config::QnAViTConfig config_;
+  engine::FlaxImport imported_;
+  std::shared_ptr<const std::string> bytes_;  // of the file that `qna import` would write
+  models::QnAViT model_{nullptr};
 };
 
 TEST_P(GoldenModel, EveryTensorIsMapped) {
-  EXPECT_EQ(imported_.tensors.size(), imported_.model->named_parameters().size());
+  EXPECT_EQ(imported_.tensors.size(), model_->named_parameters().size());
 }
 
 TEST_P(GoldenModel, LogitsByDifferentiableOperators) {
-  const Tensor logits = imported_.model->forward(golden("x"));
+  const Tensor logits = model_->forward(golden("x"));
   EXPECT_TRUE(logits.requires_grad());
   EXPECT_LT(difference(logits, golden("y")), 1e-4);
 }
@@ -80,24 +88,38 @@ TEST_P(GoldenModel, LogitsByEveryKernel) {
   for (const kernels::Implementation& implementation : kernels::implementations()) {
     if (!implementation.supported) continue;
     kernels::force_implementation(implementation.name);
-    EXPECT_LT(difference(imported_.model->forward(golden("x")), golden("y")), 1e-4)
-        << implementation.name;
+    EXPECT_LT(difference(model_->forward(golden("x")), golden("y")), 1e-4) << implementation.name;
+    EXPECT_EQ(kernels::last_implementation(), implementation.name);
+  }
+}
+
+TEST_P(GoldenModel, LogitsByTheEngine) {
+  const Tensor x = golden("x").contiguous();
+  for (const kernels::Implementation& implementation : kernels::implementations()) {
+    if (!implementation.supported) continue;
+    kernels::force_implementation(implementation.name);
+    const engine::Model served(file());
+    engine::Context context(2);
+    Tensor logits = torch::empty({x.size(0), served.classes()});
+    served.classify(testing::images_of(x), logits.data_ptr<float>(), context);
+    EXPECT_LT(difference(logits, golden("y")), 1e-4) << implementation.name;
     EXPECT_EQ(kernels::last_implementation(), implementation.name);
   }
 }
 
 TEST_P(GoldenModel, GradientOfEveryParameter) {
-  imported_.model->forward(golden("x")).mul(golden("dy")).sum().backward();
+  model_->forward(golden("x")).mul(golden("dy")).sum().backward();
   format::FlaxState gradients;
   for (const format::TensorView& view : io_->tensors()) {
     if (!view.name.starts_with("grad.")) continue;
     gradients["params." + view.name.substr(5)] = {
         view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}};
   }
-  const auto expected = checkpoint::map_flax(gradients, imported_.model, "golden");
-  const auto parameters = imported_.model->named_parameters();
+  const auto expected = engine::map_flax(gradients, config_, "golden");
+  const auto parameters = model_->named_parameters();
   EXPECT_EQ(expected.size(), parameters.size());
-  for (const auto& [tensor, value] : expected) {
+  for (const engine::FlaxTensor& tensor : expected) {
+    const Tensor value = torch::tensor(tensor.values).view(tensor.shape);
     EXPECT_LT(difference(parameters[tensor.name].grad(), value), 1e-4) << tensor.name;
   }
 }

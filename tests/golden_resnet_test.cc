@@ -6,14 +6,16 @@
 
 #include <cmath>
 
+#include "qna/engine/resnet.h"
 #include "qna/models/resnet.h"
+#include "tests/engine_parts.h"
 #include "tests/support/safetensors.h"
 
 namespace qna {
 namespace {
 
+using config::ResNetConfig;
 using models::ResNet;
-using models::ResNetConfig;
 using torch::Tensor;
 
 // From -1 to 1, by name and place.
@@ -65,6 +67,14 @@ TEST_P(GoldenResNet, LastMap) {
   EXPECT_LT(((map - expected).abs().max() / expected.abs().max()).item<double>(), 2e-5);
   const Tensor everywhere = torch::ones({1, height, width}, torch::kBool);
   EXPECT_LT((model->forward_features(images, everywhere) - map).abs().max().item<double>(), 1e-4);
+
+  const engine::ModelFile file = testing::file_of(*model);
+  const engine::ResNet served(engine::Tensors(file), GetParam().config);
+  testing::PartContext part;
+  Tensor by_engine = torch::empty_like(expected);
+  served.run_features({1, height, width, images.const_data_ptr<float>(), nullptr},
+                      testing::map_of(by_engine), part.worker);
+  EXPECT_LT(((by_engine - expected).abs().max() / expected.abs().max()).item<double>(), 2e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -11,6 +11,7 @@
 #include "bench/temporary_folder.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
+#include "qna/base/version.h"
 #include "qna/report/machine.h"
 
 namespace qna::bench::study {

@@ -76,7 +76,8 @@ std::vector<std::string> python_command(const SubjectKind& kind, const PeerSetti
   std::string python = (folder / "../../build/peers/bin/python").lexically_normal().string();
   const bool jax = kind.peer == "jax";
   if (jax && !settings.jax_python.empty()) python = settings.jax_python;
-  // The same settings of malloc as in our own processes, see set_up_process and cli/main.cc.
+  // The same settings of malloc as in our own processes, see set_up_process and
+  // cli/torch_program.cc.
   std::vector<std::string> command = {"/usr/bin/env",
                                       fmt::format("MALLOC_MMAP_THRESHOLD_={}", kLargeBlock),
                                       "MALLOC_TRIM_THRESHOLD_=1073741824",
@@ -91,13 +92,8 @@ std::vector<std::string> python_command(const SubjectKind& kind, const PeerSetti
 }
 
 std::vector<std::string> own_command(const SubjectKind& kind, const PeerSettings& settings) {
-  return {settings.program,
-          "bench",
-          "study-worker",
-          "--subject",
-          kind.name,
-          "--threads",
-          std::to_string(settings.threads)};
+  return {settings.program, "study-worker", "--subject",
+          kind.name,        "--threads",    std::to_string(settings.threads)};
 }
 
 }  // namespace

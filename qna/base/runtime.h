@@ -28,20 +28,27 @@ class Runtime {
 
 inline constexpr size_t kScratchAlignment = 64;
 
-// Workers are std::threads that live for one for_each call. One worker means the calling thread.
+// Workers are threads that stay as long as the runtime, from the first for_each that needs them;
+// one worker means the calling thread alone. Between calls they watch for a moment, then sleep.
+// Scratch memory is kept and only grows. For one calling thread at a time.
 class ThreadRuntime : public Runtime {
  public:
   explicit ThreadRuntime(int workers = 1);
+  ~ThreadRuntime() override;
   int workers() const override { return workers_; }
   void* scratch(size_t bytes) override;
   void for_each(int64_t count, const std::function<void(int64_t, int)>& task) override;
+  size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
   struct Free {
     void operator()(void* pointer) const;
   };
+  struct Crew;
   int workers_;
   std::unique_ptr<void, Free> scratch_;
+  size_t scratch_bytes_ = 0;
+  std::unique_ptr<Crew> crew_;
 };
 
 }  // namespace qna

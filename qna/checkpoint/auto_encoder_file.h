@@ -1,4 +1,4 @@
-// An auto-encoder on disk: a safetensors file whose metadata says all that it needs.
+// Auto-encoders from and to weights files, see engine/model_file.h.
 #pragma once
 
 #include "qna/checkpoint/model_file.h"
@@ -6,23 +6,15 @@
 
 namespace qna::checkpoint {
 
-struct AutoEncoderInfo {
-  std::string name = {};
-  data::Preprocess preprocess = {};
-  nlohmann::json training = {};
-};
-
 struct LoadedAutoEncoder {
   models::AutoEncoder model{nullptr};  // in evaluation mode
-  AutoEncoderInfo info;
+  ModelInfo info;
 };
 
-// Whether the file is an auto-encoder's: its metadata has "kind": "auto-encoder".
-bool is_auto_encoder_file(const std::string& path);
-
 void save_auto_encoder(const std::string& path, const models::AutoEncoder& model,
-                       const AutoEncoderInfo& info, at::ScalarType dtype = at::kFloat,
+                       const ModelInfo& info, at::ScalarType dtype = at::kFloat,
                        const NamedTensors& training = {});
+engine::Model serving_model(const models::AutoEncoder& model, const ModelInfo& info);
 LoadedAutoEncoder load_auto_encoder(const std::string& path);
 
 // Weights to start from, of a file of the same configuration. Any difference is a qna::Error.

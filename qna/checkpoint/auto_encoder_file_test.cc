@@ -15,7 +15,7 @@ using ops::testing::expect_complaint;
 using testing::expect_same_tensors;
 using AutoEncoderFile = testing::FileTest;
 
-models::AutoEncoderConfig small_config() { return {.widths = {8, 16, 12}, .heads = 4}; }
+config::AutoEncoderConfig small_config() { return {.widths = {8, 16, 12}, .heads = 4}; }
 
 models::AutoEncoder make(uint64_t seed = 91) {
   torch::manual_seed(seed);
@@ -24,7 +24,7 @@ models::AutoEncoder make(uint64_t seed = 91) {
   return model;
 }
 
-AutoEncoderInfo full_info() {
+ModelInfo full_info() {
   return {
       .name = "small", .preprocess = {.resize = 32, .crop = {32, 32}}, .training = {{"epochs", 3}}};
 }
@@ -32,7 +32,7 @@ AutoEncoderInfo full_info() {
 TEST_F(AutoEncoderFile, RoundTripIsExact) {
   const models::AutoEncoder model = make();
   save_auto_encoder(path(), model, full_info(), at::kFloat, {{"step", torch::tensor({7})}});
-  EXPECT_TRUE(is_auto_encoder_file(path()));
+  EXPECT_EQ(engine::kind_of_file(path()), engine::Kind::kAutoEncoder);
   const LoadedAutoEncoder loaded = load_auto_encoder(path());
   EXPECT_FALSE(loaded.model->is_training());
   EXPECT_EQ(loaded.model->config(), small_config());
@@ -48,8 +48,8 @@ TEST_F(AutoEncoderFile, RoundTripIsExact) {
 TEST_F(AutoEncoderFile, OtherFilesAreRefused) {
   save_auto_encoder(path(), make(), full_info());
   expect_complaint([&] { load_model(path()); }, {path().c_str(), "auto-encoder", "reconstruct"});
-  const std::string classifier =
-      changed([](Metadata& metadata, Tensors&) { metadata["kind"] = "classifier"; });
+  const std::string classifier = path("classifier.safetensors");
+  save_model(classifier, models::QnAViT(config::QnAViTConfig{.stages = {{.qna_blocks = 1}}}), {});
   expect_complaint([&] { load_auto_encoder(classifier); }, {"classifier", "qna predict"});
   const std::string bad_config =
       changed([](Metadata& metadata, Tensors&) { metadata["config"] = R"({"factor": 1})"; });

@@ -1,4 +1,4 @@
-// A detector on disk: a safetensors file whose metadata says all that detection needs.
+// Detectors from and to weights files, see engine/model_file.h.
 #pragma once
 
 #include "qna/checkpoint/model_file.h"
@@ -6,25 +6,14 @@
 
 namespace qna::checkpoint {
 
-struct DetectorInfo {
-  std::string name = {};
-  data::Preprocess preprocess = {};        // with crop 0, 0
-  std::vector<std::string> labels = {};    // of the classes
-  std::vector<int64_t> category_ids = {};  // of the classes, for COCO's JSON; as many as labels
-  nlohmann::json training = {};
-};
-
 struct LoadedDetector {
   models::Detr model{nullptr};  // in evaluation mode
-  DetectorInfo info;
-  LoadReport report;
+  ModelInfo info;
 };
 
-// Whether the file is a detector's (its metadata has "kind": "detector") and not a classifier's.
-bool is_detector_file(const std::string& path);
-
-void save_detector(const std::string& path, const models::Detr& model, const DetectorInfo& info,
+void save_detector(const std::string& path, const models::Detr& model, const ModelInfo& info,
                    at::ScalarType dtype = at::kFloat, const NamedTensors& training = {});
+engine::Model serving_model(const models::Detr& model, const ModelInfo& info);
 LoadedDetector load_detector(const std::string& path);
 
 // Weights to start from: a detector's file (a class head of other classes keeps its initial values,

@@ -1,28 +1,14 @@
 #include "qna/checkpoint/model_file.h"
 
-#include "qna/base/error.h"
-#include "qna/checkpoint/metadata.h"
+#include "qna/checkpoint/module_tensors.h"
 #include "qna/checkpoint/weight_copy.h"
-#include "qna/models/cost.h"
 
 namespace qna::checkpoint {
 namespace {
 
-using format::SafetensorsFile;
-
-models::QnAViTConfig read_config(const std::string& path, const SafetensorsFile& file) {
-  const nlohmann::json object = read_config_entry(path, file);
-  try {
-    return models::config_from_json(object);
-  } catch (const Error& error) {
-    fail("{}: {}", path, error.what());
-  }
-}
-
 // new_head: what of the head does not fit keeps its initial values.
-LoadReport copy_weights(models::QnAViT& model, const std::string& path, const SafetensorsFile& file,
-                        bool new_head) {
-  WeightCopy copy(path, file);
+LoadReport copy_weights(models::QnAViT& model, const engine::ModelFile& file, bool new_head) {
+  WeightCopy copy(file.origin(), file.tensors());
   for (const auto& [name, tensor] : named_tensors(*model)) {
     if (new_head && name.starts_with("head.") && !copy.has(name)) {
       copy.leave(name);
@@ -48,25 +34,30 @@ NamedTensors named_tensors(const torch::nn::Module& model) {
 
 void save_model(const std::string& path, const models::QnAViT& model, const ModelInfo& info,
                 at::ScalarType dtype, const NamedTensors& training) {
-  const models::QnAViTConfig& config = model->config();
-  const Metadata metadata =
-      to_metadata(info, models::to_json(config), config.in_channels, config.classes, "save_model");
-  write_model_file(path, *model, dtype, training, metadata, "save_model");
+  constexpr const char* kWho = "save_model";
+  engine::write_model_file(path, model->config(), info, ModuleTensors(*model, training).views(),
+                           file_type(dtype, kWho), kWho);
+}
+
+engine::Model serving_model(const models::QnAViT& model, const ModelInfo& info) {
+  return serve(model, info, "serving_model");
 }
 
 LoadedModel load_model(const std::string& path, const LoadOptions& options) {
-  const SafetensorsFile file(path);
-  check_kind(path, file, FileKind::kClassifier);
-  const models::QnAViTConfig written = read_config(path, file);
-  LoadedModel loaded;
-  loaded.info = read_info(path, file, written.in_channels, written.classes);
-  models::QnAViTConfig config = options.config.value_or(written);
+  return load_model(engine::ModelFile::open(path), options);
+}
+
+LoadedModel load_model(const engine::ModelFile& file, const LoadOptions& options) {
+  file.check_kind(engine::Kind::kClassifier);
+  check_parameters(file);
+  const auto& written = std::get<config::QnAViTConfig>(file.config());
+  config::QnAViTConfig config = options.config.value_or(written);
   if (options.classes.has_value()) config.classes = *options.classes;
   if (options.image_size.has_value()) config.image_size = *options.image_size;
-  check_parameters(path, file, models::total_cost(models::layer_costs(written, 1, 1)).parameters);
-  loaded.model = models::QnAViT(config);
-  loaded.report = copy_weights(loaded.model, path, file, config.classes != written.classes);
-  if (config.classes != written.classes && !loaded.info.labels.empty()) {
+  LoadedModel loaded{.model = models::QnAViT(config), .info = file.info(), .report = {}};
+  const bool new_head = config.classes != written.classes;
+  loaded.report = copy_weights(loaded.model, file, new_head);
+  if (new_head && !loaded.info.labels.empty()) {
     loaded.info.labels.clear();
     loaded.report.push_back("labels: dropped, since the number of classes is another");
   }
@@ -75,10 +66,9 @@ LoadedModel load_model(const std::string& path, const LoadOptions& options) {
 }
 
 LoadReport load_weights(models::QnAViT& model, const std::string& path) {
-  const SafetensorsFile file(path);
-  check(kind_of(path, file) == FileKind::kClassifier,
-        "{}: the file holds a detector, whose weights do not fit a classifier", path);
-  return copy_weights(model, path, file, /*new_head=*/true);
+  const engine::ModelFile file = engine::ModelFile::open(path);
+  file.check_kind(engine::Kind::kClassifier);
+  return copy_weights(model, file, /*new_head=*/true);
 }
 
 }  // namespace qna::checkpoint

@@ -1,30 +1,23 @@
-// A model on disk: a safetensors file whose metadata says all that prediction needs.
+// Classifiers from and to weights files, see engine/model_file.h.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "qna/data/preprocess.h"
+#include "qna/engine/model.h"
 #include "qna/models/qna_vit.h"
 
 namespace qna::checkpoint {
 
-// What stands beside the tensors, each as one entry of the file's metadata.
-struct ModelInfo {
-  std::string name = {};                 // of the model; may be empty
-  data::Preprocess preprocess = {};      // from a picture to the model's input
-  std::vector<std::string> labels = {};  // of the classes; may be empty
-  nlohmann::json training = {};          // how the weights came about; any JSON
-};
+using engine::ModelInfo;
 
 struct LoadOptions {
   std::optional<int64_t> classes = std::nullopt;  // another head, newly initialised
   // Another size to run at: windows stay, what is as large as the map is resized.
   std::optional<std::array<int64_t, 2>> image_size = std::nullopt;
   // The whole configuration, in the place of the file's.
-  std::optional<models::QnAViTConfig> config = std::nullopt;
+  std::optional<config::QnAViTConfig> config = std::nullopt;
 };
 
 // What did not fit and was changed, one line each.
@@ -36,18 +29,19 @@ struct LoadedModel {
   LoadReport report;
 };
 
-// Tensors beside the model's have names that begin so; who only wants the model passes them by.
-inline constexpr const char* kTrainingPrefix = "training/";
-
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // dtype: of the tensors in the file, kFloat, kHalf or kBFloat16. training: tensors to keep as they
-// are under kTrainingPrefix + name.
+// are under engine::kTrainingPrefix + name.
 void save_model(const std::string& path, const models::QnAViT& model, const ModelInfo& info,
                 at::ScalarType dtype = at::kFloat, const NamedTensors& training = {});
 
-// Throws qna::Error when the file is broken, was not written by save_model, or does not fit.
+// The same in memory, ready to serve: what is measured in training is what users run.
+engine::Model serving_model(const models::QnAViT& model, const ModelInfo& info);
+
+// Throws qna::Error when the file is broken, was not written by qna, or does not fit.
 LoadedModel load_model(const std::string& path, const LoadOptions& options = {});
+LoadedModel load_model(const engine::ModelFile& file, const LoadOptions& options = {});
 
 // The weights of one file into a model that exists. Relative tables of another size are resized
 // bicubically, a head of another number of classes keeps its initial values, and the report says

@@ -24,7 +24,7 @@ using torch::Tensor;
 
 const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
 
-models::QnAViTConfig small_config() {
+config::QnAViTConfig small_config() {
   return {.image_size = {32, 48},
           .classes = 4,
           .base_dim = 8,
@@ -33,7 +33,7 @@ models::QnAViTConfig small_config() {
           .layer_scale = 0.1};
 }
 
-models::QnAViT make(const models::QnAViTConfig& config, uint64_t seed = 71) {
+models::QnAViT make(const config::QnAViTConfig& config, uint64_t seed = 71) {
   torch::manual_seed(seed);
   models::QnAViT model(config);
   testing::randomize(*model);
@@ -55,10 +55,10 @@ ModelInfo full_info() {
 using ModelFile = testing::FileTest;
 
 TEST_F(ModelFile, RoundTripIsExact) {
-  for (const auto stem : {models::StemKind::kPatch, models::StemKind::kResNet}) {
+  for (const auto stem : {config::StemKind::kPatch, config::StemKind::kResNet}) {
     for (const auto head :
-         {models::HeadKind::kGap, models::HeadKind::kQnAv1, models::HeadKind::kQnAv2}) {
-      models::QnAViTConfig config = small_config();
+         {config::HeadKind::kGap, config::HeadKind::kQnAv1, config::HeadKind::kQnAv2}) {
+      config::QnAViTConfig config = small_config();
       config.stem = stem;
       config.head = head;
       const models::QnAViT model = make(config);
@@ -74,10 +74,30 @@ TEST_F(ModelFile, RoundTripIsExact) {
   }
 }
 
+// A model to serve is what its file would be.
+TEST_F(ModelFile, ServingModel) {
+  models::QnAViT model = make(small_config());
+  const engine::Model serving = serving_model(model, full_info());
+  EXPECT_EQ(serving.classifier(), small_config());
+  EXPECT_EQ(serving.info().labels, full_info().labels);
+  save_model(path(), model, full_info());
+  const engine::Model from_file = engine::Model::open(path());
+  const Tensor x = torch::randn({2, 32, 48, 3});
+  engine::Context context(1);
+  const auto logits = [&](const engine::Model& served) {
+    const Tensor y = torch::empty({2, 4});
+    served.classify({.batch = 2, .height = 32, .width = 48, .pixels = x.const_data_ptr<float>()},
+                    y.data_ptr<float>(), context);
+    return y;
+  };
+  EXPECT_TRUE(torch::equal(logits(serving), logits(from_file)));
+  EXPECT_TRUE(near(logits(serving), model->forward(x), 1e-4));
+}
+
 TEST_F(ModelFile, EveryDownsampling) {
-  for (const auto way : {models::Downsample::kQnA, models::Downsample::kPatchMerging,
-                         models::Downsample::kConvPool}) {
-    models::QnAViTConfig config = small_config();
+  for (const auto way : {config::Downsample::kQnA, config::Downsample::kPatchMerging,
+                         config::Downsample::kConvPool}) {
+    config::QnAViTConfig config = small_config();
     config.downsample = way;
     const models::QnAViT model = make(config);
     save_model(path(), model, {});
@@ -97,7 +117,7 @@ TEST_F(ModelFile, Metadata) {
   save_model(path(), make(small_config()), {});
   const LoadedModel plain = load_model(path());
   EXPECT_EQ(plain.info.name, "");
-  EXPECT_EQ(plain.info.preprocess, data::Preprocess());
+  EXPECT_EQ(plain.info.preprocess, config::Preprocess());
   EXPECT_TRUE(plain.info.labels.empty());
   EXPECT_TRUE(plain.info.training.is_null());
 }
@@ -105,8 +125,8 @@ TEST_F(ModelFile, Metadata) {
 // float16 keeps 11 bits and rounds to nearest: 2^-11 of the value. bfloat16 keeps 8.
 TEST_F(ModelFile, HalfPrecision) {
   for (const auto& [type, part] : {std::pair{at::kHalf, 1.0 / 2048}, {at::kBFloat16, 1.0 / 256}}) {
-    models::QnAViTConfig config = small_config();
-    config.stem = models::StemKind::kResNet;  // with a counter, which is no floating number
+    config::QnAViTConfig config = small_config();
+    config.stem = config::StemKind::kResNet;  // with a counter, which is no floating number
     const models::QnAViT model = make(config);
     save_model(path(), model, {}, type);
     const format::SafetensorsFile file(path());
@@ -173,8 +193,8 @@ TEST_F(ModelFile, AnotherImageSize) {
   EXPECT_EQ(same.model->config().image_size, (std::array<int64_t, 2>{64, 64}));
 
   // What is as large as the map is resized: 4 x 6 positions to 8 x 8.
-  models::QnAViTConfig config = small_config();
-  config.head = models::HeadKind::kQnAv2;
+  config::QnAViTConfig config = small_config();
+  config.head = config::HeadKind::kQnAv2;
   config.stages[1].window = {0, 0};
   const models::QnAViT model = make(config);
   save_model(path(), model, {});
@@ -201,7 +221,7 @@ TEST_F(ModelFile, AnotherImageSize) {
 TEST_F(ModelFile, AnotherWindow) {
   const models::QnAViT model = make(small_config());
   save_model(path(), model, {});
-  models::QnAViTConfig config = small_config();
+  config::QnAViTConfig config = small_config();
   config.stages[1].window = {5, 4};
   const LoadedModel loaded = load_model(path(), {.config = config});
   EXPECT_EQ(loaded.report,

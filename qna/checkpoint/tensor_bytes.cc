@@ -35,10 +35,6 @@ torch::Tensor tensor_from(const format::TensorView& view, const std::string& ori
   return copy(view.dtype, view.shape, view.bytes, fmt::format("{}: '{}'", origin, view.name));
 }
 
-torch::Tensor tensor_from(const format::FlaxArray& array, const std::string& origin) {
-  return copy(array.dtype, array.shape, array.bytes, origin);
-}
-
 format::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
   for (const auto& [ours, torchs] : kTypes) {
     if (torchs != tensor.scalar_type()) continue;

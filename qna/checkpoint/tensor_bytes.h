@@ -5,14 +5,12 @@
 
 #include <string>
 
-#include "qna/format/flax.h"
 #include "qna/format/safetensors.h"
 
 namespace qna::checkpoint {
 
 // A copy, whatever the alignment of the bytes. `origin` is for messages.
 torch::Tensor tensor_from(const format::TensorView& view, const std::string& origin);
-torch::Tensor tensor_from(const format::FlaxArray& array, const std::string& origin);
 
 // The bytes of a contiguous CPU tensor, which must outlive the view.
 format::TensorView view_of(const std::string& name, const torch::Tensor& tensor);

@@ -60,7 +60,7 @@ void WeightCopy::ignore(const std::function<bool(const std::string&)>& fits) {
 }
 
 LoadReport WeightCopy::finish() {
-  ignore([](const std::string& name) { return name.starts_with(kTrainingPrefix); });
+  ignore([](const std::string& name) { return name.starts_with(engine::kTrainingPrefix); });
   for (const format::TensorView& view : file_.tensors()) {
     check(used_.contains(view.name), "{}: the model has no place for the tensor '{}'", path_,
           view.name);

@@ -21,32 +21,6 @@ std::array<int64_t, 2> size_before_crop(std::array<int64_t, 2> size, const Prepr
 
 }  // namespace
 
-void check_preprocess(const Preprocess& preprocess, const std::string& where) {
-  const auto& [resize, longest, crop, filter, mean, std] = preprocess;
-  check(resize >= 0 && resize <= kMaxSide, "{}: resize must be in [0, {}], got {}", where, kMaxSide,
-        resize);
-  check(longest >= 0 && longest <= kMaxSide, "{}: longest must be in [0, {}], got {}", where,
-        kMaxSide, longest);
-  check(longest == 0 || resize > 0, "{}: longest must be 0 where resize is 0, got {}", where,
-        longest);
-  const bool none = crop[0] == 0 && crop[1] == 0;
-  const bool sane = crop[0] >= 1 && crop[0] <= kMaxSide && crop[1] >= 1 && crop[1] <= kMaxSide;
-  check(none || sane, "{}: crop must be two numbers in [1, {}], or 0, 0 for none, got {}, {}",
-        where, kMaxSide, crop[0], crop[1]);
-  check(filter == image::Filter::kBilinear || filter == image::Filter::kBicubic,
-        "{}: filter must be one of Filter, got {}", where, static_cast<int>(filter));
-  check(mean.size() == 1 || mean.size() == 3, "{}: mean must have 1 or 3 numbers, got {}", where,
-        mean.size());
-  check(std.size() == mean.size(), "{}: std must have as many numbers as mean, {}, got {}", where,
-        mean.size(), std.size());
-  for (const float m : mean) {
-    check(std::isfinite(m), "{}: mean must be finite, got {}", where, m);
-  }
-  for (const float s : std) {
-    check(std::isfinite(s) && s > 0, "{}: std must be finite and above 0, got {}", where, s);
-  }
-}
-
 std::array<int64_t, 2> resized_size(std::array<int64_t, 2> size, int64_t shorter, int64_t longest) {
   const auto is_side = [](int64_t length) { return length >= 1 && length <= kMaxSide; };
   check(is_side(size[0]) && is_side(size[1]),
@@ -68,7 +42,7 @@ std::array<int64_t, 2> resized_size(std::array<int64_t, 2> size, int64_t shorter
 }
 
 std::array<int64_t, 2> output_size(std::array<int64_t, 2> size, const Preprocess& preprocess) {
-  check_preprocess(preprocess, "output_size");
+  config::check_preprocess(preprocess, "output_size");
   check(size[0] >= 1 && size[0] <= kMaxSide && size[1] >= 1 && size[1] <= kMaxSide,
         "output_size: height and width must be in [1, {}], got {} and {}", kMaxSide, size[0],
         size[1]);
@@ -76,7 +50,7 @@ std::array<int64_t, 2> output_size(std::array<int64_t, 2> size, const Preprocess
 }
 
 Image fit(const Image& image, const Preprocess& preprocess) {
-  check_preprocess(preprocess, "fit");
+  config::check_preprocess(preprocess, "fit");
   check_image(image, "fit");
   check(image.channels == preprocess.channels(),
         "fit: the picture must have as many channels as mean, {}, got {}", preprocess.channels(),
@@ -88,7 +62,7 @@ Image fit(const Image& image, const Preprocess& preprocess) {
 }
 
 void to_floats(const Image& image, const Preprocess& preprocess, float* out, int64_t row_floats) {
-  check_preprocess(preprocess, "to_floats");
+  config::check_preprocess(preprocess, "to_floats");
   check_image(image, "to_floats");
   check(image.channels == preprocess.channels(),
         "to_floats: the picture must have as many channels as mean, {}, got {}",

@@ -162,10 +162,22 @@ void put_in_order(const std::string& path, std::span<const std::byte> data,
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path)
-    : path_(path), mapping_(MappedFile::open(path)) {
-  const std::string_view header = header_of(path, mapping_->bytes());
-  const auto data = mapping_->bytes().subspan(kLengthBytes + header.size());
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+  const std::shared_ptr<const MappedFile> mapping = MappedFile::open(path);
+  mapping_ = mapping;
+  read(mapping->bytes());
+}
+
+SafetensorsFile::SafetensorsFile(std::shared_ptr<const std::string> bytes,
+                                 const std::string& origin)
+    : path_(origin), mapping_(bytes) {
+  read(std::as_bytes(std::span(*bytes)));
+}
+
+void SafetensorsFile::read(std::span<const std::byte> bytes) {
+  const std::string& path = path_;
+  const std::string_view header = header_of(path, bytes);
+  const auto data = bytes.subspan(kLengthBytes + header.size());
   const json entries = parse_header(path, header);
   for (const auto& [name, value] : entries.items()) {
     if (name == kMetadataKey) {

@@ -30,6 +30,8 @@ class SafetensorsFile {
  public:
   // Throws qna::Error when the file cannot be read or breaks a rule.
   explicit SafetensorsFile(const std::string& path);
+  // The same for bytes at hand, which are held; `origin` stands for the path in messages.
+  SafetensorsFile(std::shared_ptr<const std::string> bytes, const std::string& origin);
 
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
@@ -41,11 +43,13 @@ class SafetensorsFile {
   const TensorView& at(std::string_view name) const;    // throws when there is none
 
   // Hold this to use a view's bytes after the file object is gone.
-  const std::shared_ptr<const MappedFile>& mapping() const { return mapping_; }
+  const std::shared_ptr<const void>& mapping() const { return mapping_; }
 
  private:
+  void read(std::span<const std::byte> bytes);
+
   std::string path_;
-  std::shared_ptr<const MappedFile> mapping_;
+  std::shared_ptr<const void> mapping_;
   std::map<std::string, std::string> metadata_;
   std::vector<TensorView> tensors_;
   std::map<std::string, size_t, std::less<>> index_;  // name -> place in tensors_
@@ -55,5 +59,10 @@ class SafetensorsFile {
 // The file is whole or absent, as by qna::AtomicFile. Nothing of the tensors' size is copied.
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata = {});
+
+// The same as bytes; `origin` begins messages.
+std::string safetensors_bytes(std::span<const TensorView> tensors,
+                              const std::map<std::string, std::string>& metadata,
+                              const std::string& origin);
 
 }  // namespace qna::format

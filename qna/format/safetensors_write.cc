@@ -1,7 +1,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -75,23 +77,38 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Hands out the file piece by piece.
+void for_each_piece(std::span<const TensorView> tensors, const Metadata& metadata,
+                    const std::string& origin, const std::function<void(std::string_view)>& write) {
+  check_tensors(origin, tensors);
+  check_metadata(origin, metadata);
+  const std::vector<const TensorView*> order = in_file_order(tensors);
+  const std::string header = header_for(order, metadata);
+  check(header.size() <= kMaxHeaderBytes, "{}: the header must have at most {} bytes, got {}",
+        origin, kMaxHeaderBytes, header.size());
+  const uint64_t length = header.size();
+  write(as_text(std::as_bytes(std::span(&length, 1))));
+  write(header);
+  for (const TensorView* tensor : order) write(as_text(tensor->bytes));
+}
+
 }  // namespace
 
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const Metadata& metadata) {
-  check_tensors(path, tensors);
-  check_metadata(path, metadata);
-  const std::vector<const TensorView*> order = in_file_order(tensors);
-  const std::string header = header_for(order, metadata);
-  check(header.size() <= kMaxHeaderBytes, "{}: the header must have at most {} bytes, got {}", path,
-        kMaxHeaderBytes, header.size());
-  const uint64_t length = header.size();
+  std::optional<AtomicFile> file;  // opened when all is checked
+  for_each_piece(tensors, metadata, path, [&](std::string_view bytes) {
+    if (!file) file.emplace(path);
+    file->write(bytes);
+  });
+  file->commit();
+}
 
-  AtomicFile file(path);
-  file.write(as_text(std::as_bytes(std::span(&length, 1))));
-  file.write(header);
-  for (const TensorView* tensor : order) file.write(as_text(tensor->bytes));
-  file.commit();
+std::string safetensors_bytes(std::span<const TensorView> tensors, const Metadata& metadata,
+                              const std::string& origin) {
+  std::string out;
+  for_each_piece(tensors, metadata, origin, [&](std::string_view bytes) { out += bytes; });
+  return out;
 }
 
 }  // namespace qna::format

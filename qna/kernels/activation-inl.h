@@ -11,6 +11,7 @@
 
 #include "qna/kernels/dense.h"
 #include "qna/kernels/exp-inl.h"
+#include "qna/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
@@ -56,20 +57,11 @@ HWY_INLINE FloatVector Gelu(FloatVector x) {
 template <typename Function>
 HWY_INLINE void ForBlock(float* out, int64_t out_stride, const float* in, int64_t in_stride,
                          int64_t rows, int64_t columns, const Function& function) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
   for (int64_t r = 0; r < rows; ++r) {
     const float* from = in + r * in_stride;
     float* to = out + r * out_stride;
-    int64_t c = 0;
-    for (; c + lanes <= columns; c += lanes) {
-      hn::StoreU(function(hn::LoadU(d, from + c)), d, to + c);
-    }
-    if (c == columns) continue;
-    HWY_ALIGN float tail[HWY_MAX_BYTES / sizeof(float)] = {};
-    std::memcpy(tail, from + c, (columns - c) * sizeof(float));
-    hn::Store(function(hn::Load(d, tail)), d, tail);
-    std::memcpy(to + c, tail, (columns - c) * sizeof(float));
+    ForEachVector(columns, [&](int64_t c, auto vector)
+                               HWY_ATTR { vector.store(function(vector.load(from + c)), to + c); });
   }
 }
 

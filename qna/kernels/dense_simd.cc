@@ -127,7 +127,8 @@ void Product(const ProductArgs& args, Runtime& runtime) {
   });
 }
 
-constexpr DenseKernels kDenseKernels = {&Pack, &Dense, &Mlp, &Product};
+constexpr DenseKernels kDenseKernels = {&Pack, &Dense, &Mlp, &Product,
+                                        static_cast<int>(hn::MaxLanes(FloatTag()))};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qna::kernels

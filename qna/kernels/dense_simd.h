@@ -15,6 +15,7 @@ struct DenseKernels {
   void (*dense)(const DenseArgs&, Runtime&) = nullptr;
   void (*mlp)(const MlpArgs&, Runtime&) = nullptr;
   void (*product)(const ProductArgs&, Runtime&) = nullptr;
+  int lanes = 0;  // 0: the build has no such target
 };
 
 DenseKernels dense_kernels(int64_t target);

@@ -22,6 +22,7 @@
 
 #include "hwy/highway.h"
 #include "qna/base/runtime.h"
+#include "qna/kernels/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
@@ -86,33 +87,48 @@ HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_
   const FloatTag d;
   const int64_t lanes = Lanes();
   FloatVector sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r)
+  QNA_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, bias + v * lanes);
+  }
   for (int64_t k = 0; k < inner; ++k) {
     FloatVector row[kVectors];
+    QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * lanes);
     b += kVectors * lanes;
+    QNA_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const FloatVector element = hn::Set(d, a[r * a_stride + k]);
+      QNA_UNROLL
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(element, row[v], sums[r][v]);
     }
   }
   if constexpr (!kPartial) {
     if (residual.data != nullptr) {
-      for (int r = 0; r < kRows; ++r)
+      QNA_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        QNA_UNROLL
         for (int v = 0; v < kVectors; ++v) {
           const float* from = residual.data + r * residual.stride + v * lanes;
           sums[r][v] = hn::Add(sums[r][v], hn::LoadU(d, from));
         }
+      }
     }
-    for (int r = 0; r < kRows; ++r)
+    QNA_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      QNA_UNROLL
       for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
+    }
   } else {
     HWY_ALIGN float tile[kRows * kVectors * HWY_MAX_BYTES / sizeof(float)];
-    for (int r = 0; r < kRows; ++r)
+    QNA_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      QNA_UNROLL
       for (int v = 0; v < kVectors; ++v) {
         hn::Store(sums[r][v], d, tile + (r * kVectors + v) * lanes);
       }
+    }
     for (int r = 0; r < kRows; ++r) {
       float* sum = tile + r * kVectors * lanes;
       if (residual.data != nullptr) {
@@ -154,13 +170,19 @@ HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_
   }
 }
 
+struct PanelRange {
+  int64_t first, end;
+};
+
 // `after(out, columns)` is called for each panel of C as it is finished and still in the
-// first-level cache: `columns` columns of all rows from `out` on.
+// first-level cache: `columns` columns of all rows from `out` on. Only the columns of `panels` are
+// computed.
 template <typename After>
 HWY_INLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride, int64_t rows,
-                     const PackedMatrix& b, Residual residual, const After& after) {
+                     const PackedMatrix& b, Residual residual, const After& after,
+                     PanelRange panels) {
   const int64_t lanes = Lanes();
-  for (int64_t p = 0; p < PanelCount(b.vectors); ++p) {
+  for (int64_t p = panels.first; p < panels.end; ++p) {
     const int64_t begin = PanelBegin(b.vectors, p);
     const int64_t vectors = PanelBegin(b.vectors, p + 1) - begin;
     const float* data = b.data + begin * lanes * b.inner;
@@ -187,6 +209,12 @@ HWY_INLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_strid
     }
     after(out, std::min(columns, vectors * lanes));
   }
+}
+
+template <typename After>
+HWY_INLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride, int64_t rows,
+                     const PackedMatrix& b, Residual residual, const After& after) {
+  Gemm(c, c_stride, a, a_stride, rows, b, residual, after, {0, PanelCount(b.vectors)});
 }
 
 inline HWY_NOINLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride,

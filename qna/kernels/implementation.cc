@@ -12,6 +12,7 @@
 #include "qna/kernels/dense_simd.h"
 #include "qna/kernels/layer_simd.h"
 #include "qna/kernels/mlp_branch_simd.h"
+#include "qna/kernels/network_simd.h"
 #include "qna/kernels/sasa_simd.h"
 #include "qna/kernels/window_attention_simd.h"
 
@@ -40,11 +41,30 @@ KernelTable<T> make_table(const WindowKernelsOf<T>& window, const LayerKernelsOf
 
 std::vector<Implementation> make_list() {
   std::vector<Implementation> list;
-  list.push_back({"reference", "plain loops in double precision", true, 1, reference_table<float>(),
-                  reference_table<BFloat16>(), reference_table<Float16>(), &pack_matrix_reference,
-                  &dense_reference, &mlp_reference, &product_reference, &self_attention_reference,
-                  &self_attention_backward_reference, &mlp_branch_reference<float>,
-                  &mlp_branch_backward_reference<float>});
+  list.push_back({"reference",
+                  "plain loops in double precision",
+                  true,
+                  1,
+                  reference_table<float>(),
+                  reference_table<BFloat16>(),
+                  reference_table<Float16>(),
+                  &pack_matrix_reference,
+                  &dense_reference,
+                  &mlp_reference,
+                  &product_reference,
+                  &self_attention_reference,
+                  &self_attention_backward_reference,
+                  &mlp_branch_reference<float>,
+                  &mlp_branch_backward_reference<float>,
+                  &convolution_reference,
+                  &depthwise_reference,
+                  &max_pool_reference,
+                  &average_pool_reference,
+                  &instance_norm_reference,
+                  &bilinear_reference,
+                  &multihead_attention_reference,
+                  &layer_norm_reference,
+                  &norm_mean_reference});
   struct Row {
     int64_t target;
     const char* name;
@@ -65,21 +85,39 @@ std::vector<Implementation> make_list() {
     const LayerBackwardKernels back = layer_backward_kernels(row.target);
     const SasaKernels sasa = sasa_kernels(row.target);
     const SasaBackwardKernels sasa_back = sasa_backward_kernels(row.target);
-    if (window.lanes == 0) continue;  // not in this build
+    const PoolKernels pool = pool_kernels(row.target);
+    const LayerNormKernels norm = layer_norm_kernels(row.target);
+    if (dense.lanes == 0) continue;  // not in this build
     const bool is_static = row.target == HWY_STATIC_TARGET;
     // What the compiler may use anyway goes by its own name if it has one.
     const auto same = [&](const Row& other) { return other.target == HWY_STATIC_TARGET; };
     if (&row == rows && std::any_of(rows + 1, std::end(rows), same)) continue;
     list.push_back(
-        {row.name, row.description, is_static || (hwy::SupportedTargets() & row.target) != 0,
-         window.lanes,
+        {row.name,
+         row.description,
+         is_static || (hwy::SupportedTargets() & row.target) != 0,
+         dense.lanes,
          make_table(window.float32, layer.float32, back.float32, sasa.float32, sasa_back.float32),
          make_table(window.bfloat16, layer.bfloat16, back.bfloat16, sasa.bfloat16,
                     sasa_back.bfloat16),
          make_table(window.float16, layer.float16, back.float16, sasa.float16, sasa_back.float16),
-         dense.pack_matrix, dense.dense, dense.mlp, dense.product,
+         dense.pack_matrix,
+         dense.dense,
+         dense.mlp,
+         dense.product,
          self_attention_kernels(row.target).forward,
-         self_attention_backward_kernel(row.target).backward, branch.forward, branch.backward});
+         self_attention_backward_kernel(row.target).backward,
+         branch.forward,
+         branch.backward,
+         convolution_kernel(row.target).convolution,
+         depthwise_kernel(row.target).depthwise,
+         pool.max,
+         pool.average,
+         instance_norm_kernel(row.target).instance_norm,
+         bilinear_kernel(row.target).bilinear,
+         multihead_attention_kernel(row.target).multihead_attention,
+         norm.layer_norm,
+         norm.norm_mean});
   }
   return list;
 }
@@ -126,6 +164,15 @@ const KernelTable<T>& chosen_table() {
   return table_of<T>(choose());
 }
 
+// What trains, and what computes in 16 bits, may be left out of a build (QNA_TRAINING_KERNELS).
+template <typename Kernel>
+Kernel* present(Kernel* kernel) {
+  check(kernel != nullptr,
+        "kernels: this build only serves: it has neither gradients nor 16-bit arithmetic; build "
+        "with -DQNA_TRAINING_KERNELS=ON");
+  return kernel;
+}
+
 PackedWeights owned(PackedWeights packed) {
   packed.owner = &chosen_implementation();
   return packed;
@@ -158,32 +205,32 @@ std::string_view last_implementation() {
 
 template <typename T>
 void window_attention_forward(const ForwardArgs<T>& args, Runtime& runtime) {
-  chosen_table<T>().forward(args, runtime);
+  present(chosen_table<T>().forward)(args, runtime);
 }
 template <typename T>
 void window_attention_backward(const BackwardArgs<T>& args, Runtime& runtime) {
-  chosen_table<T>().backward(args, runtime);
+  present(chosen_table<T>().backward)(args, runtime);
 }
 template <typename T>
 void layer_forward(const LayerArgs<T>& args, Runtime& runtime) {
-  chosen_table<T>().layer(args, runtime);
+  present(chosen_table<T>().layer)(args, runtime);
 }
 
 template <typename T>
 PackedWeights pack_layer(const LayerArgs<T>& args, Runtime& runtime) {
-  return owned(chosen_table<T>().pack_layer(args, runtime));
+  return owned(present(chosen_table<T>().pack_layer)(args, runtime));
 }
 template <typename T>
 void layer_backward(const LayerBackwardArgs<T>& args, Runtime& runtime) {
-  chosen_table<T>().layer_backward(args, runtime);
+  present(chosen_table<T>().layer_backward)(args, runtime);
 }
 template <typename T>
 void sasa_forward(const SasaArgs<T>& args, Runtime& runtime) {
-  chosen_table<T>().sasa(args, runtime);
+  present(chosen_table<T>().sasa)(args, runtime);
 }
 template <typename T>
 void sasa_backward(const SasaBackwardArgs<T>& args, Runtime& runtime) {
-  chosen_table<T>().sasa_backward(args, runtime);
+  present(chosen_table<T>().sasa_backward)(args, runtime);
 }
 
 PackedWeights pack_matrix(const MatrixArgs& args, Runtime& runtime) {
@@ -196,14 +243,30 @@ void self_attention(const SelfAttentionArgs& args, Runtime& runtime) {
   choose().self_attention(args, runtime);
 }
 void self_attention_backward(const SelfAttentionBackwardArgs& args, Runtime& runtime) {
-  choose().self_attention_backward(args, runtime);
+  present(choose().self_attention_backward)(args, runtime);
 }
 void mlp_branch(const MlpBranchArgs<float>& args, Runtime& runtime) {
-  choose().mlp_branch(args, runtime);
+  present(choose().mlp_branch)(args, runtime);
 }
 void mlp_branch_backward(const MlpBranchBackwardArgs<float>& args, Runtime& runtime) {
-  choose().mlp_branch_backward(args, runtime);
+  present(choose().mlp_branch_backward)(args, runtime);
 }
+
+void convolution(const ConvolutionArgs& args, Runtime& runtime) {
+  choose().convolution(args, runtime);
+}
+void depthwise(const DepthwiseArgs& args, Runtime& runtime) { choose().depthwise(args, runtime); }
+void max_pool(const PoolArgs& args, Runtime& runtime) { choose().max_pool(args, runtime); }
+void average_pool(const PoolArgs& args, Runtime& runtime) { choose().average_pool(args, runtime); }
+void instance_norm(const InstanceNormArgs& args, Runtime& runtime) {
+  choose().instance_norm(args, runtime);
+}
+void bilinear(const BilinearArgs& args, Runtime& runtime) { choose().bilinear(args, runtime); }
+void multihead_attention(const MultiheadAttentionArgs& args, Runtime& runtime) {
+  choose().multihead_attention(args, runtime);
+}
+void layer_norm(const LayerNormArgs& args, Runtime& runtime) { choose().layer_norm(args, runtime); }
+void norm_mean(const NormMeanArgs& args, Runtime& runtime) { choose().norm_mean(args, runtime); }
 
 // Only the reference computes in float64.
 template <>

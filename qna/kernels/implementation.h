@@ -7,9 +7,16 @@
 #include <span>
 #include <string_view>
 
+#include "qna/kernels/bilinear.h"
+#include "qna/kernels/convolution.h"
 #include "qna/kernels/dense.h"
+#include "qna/kernels/depthwise.h"
+#include "qna/kernels/instance_norm.h"
 #include "qna/kernels/layer.h"
+#include "qna/kernels/layer_norm.h"
 #include "qna/kernels/mlp_branch.h"
+#include "qna/kernels/multihead_attention.h"
+#include "qna/kernels/pool.h"
 #include "qna/kernels/product.h"
 #include "qna/kernels/sasa.h"
 #include "qna/kernels/self_attention.h"
@@ -45,6 +52,15 @@ struct Implementation {
   void (*self_attention_backward)(const SelfAttentionBackwardArgs&, Runtime&);
   void (*mlp_branch)(const MlpBranchArgs<float>&, Runtime&);
   void (*mlp_branch_backward)(const MlpBranchBackwardArgs<float>&, Runtime&);
+  void (*convolution)(const ConvolutionArgs&, Runtime&);
+  void (*depthwise)(const DepthwiseArgs&, Runtime&);
+  void (*max_pool)(const PoolArgs&, Runtime&);
+  void (*average_pool)(const PoolArgs&, Runtime&);
+  void (*instance_norm)(const InstanceNormArgs&, Runtime&);
+  void (*bilinear)(const BilinearArgs&, Runtime&);
+  void (*multihead_attention)(const MultiheadAttentionArgs&, Runtime&);
+  void (*layer_norm)(const LayerNormArgs&, Runtime&);
+  void (*norm_mean)(const NormMeanArgs&, Runtime&);
 };
 
 // All that were compiled, the slowest first.

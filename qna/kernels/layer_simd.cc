@@ -292,9 +292,13 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
   });
 }
 
+#if QNA_SERVING_ONLY
+constexpr LayerKernels kLayerKernels = {{&Layer<float>, &PackLayer<float>}, {}, {}};
+#else
 constexpr LayerKernels kLayerKernels = {{&Layer<float>, &PackLayer<float>},
                                         {&Layer<BFloat16>, &PackLayer<BFloat16>},
                                         {&Layer<Float16>, &PackLayer<Float16>}};
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qna::kernels

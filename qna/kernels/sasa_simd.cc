@@ -98,7 +98,11 @@ void Forward(const SasaArgs<T>& args, Runtime& runtime) {
                    [&](int64_t task, int worker) { forward.run(tasks, task, workers[worker]); });
 }
 
+#if QNA_SERVING_ONLY
+constexpr SasaKernels kSasaKernels = {&Forward<float>, nullptr, nullptr};
+#else
 constexpr SasaKernels kSasaKernels = {&Forward<float>, &Forward<BFloat16>, &Forward<Float16>};
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qna::kernels

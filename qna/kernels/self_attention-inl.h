@@ -7,14 +7,12 @@
 #define QNA_KERNELS_SELF_ATTENTION_INL_H_
 #endif
 
-#include "qna/kernels/exp-inl.h"
+#include "qna/kernels/attention-inl.h"
 #include "qna/kernels/self_attention.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
-
-constexpr float kNoScore = -3.0e38f;  // below every real score; finite, so that differences are
 
 // A window and one head of it.
 struct AttentionWindow {
@@ -64,29 +62,6 @@ inline void FillScores(const SelfAttentionArgs& args, const AttentionWindow& win
     }
   }
   std::fill(scores + window.tokens(), scores + padded, kNoScore);
-}
-
-// scores -> exp(score - the row's largest); returns their sum. Masked keys and padding give 0, a
-// NaN stays one (Exp2 would lose it).
-inline float Exponentiate(float* HWY_RESTRICT scores, int64_t padded) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
-  FloatVector largest = hn::Load(d, scores);
-  for (int64_t c = lanes; c < padded; c += lanes)
-    largest = hn::Max(largest, hn::Load(d, scores + c));
-  const FloatVector top = hn::MaxOfLanes(d, largest);
-  // All keys masked: no weight at all.
-  const FloatVector nothing = hn::Set(d, kNoScore / 2);
-  FloatVector sum = hn::Zero(d);
-  for (int64_t c = 0; c < padded; c += lanes) {
-    const FloatVector score = hn::Load(d, scores + c);
-    const FloatVector e = Exp2(hn::Mul(hn::Sub(score, top), hn::Set(d, kLog2E)));
-    const FloatVector kept = hn::IfThenZeroElse(hn::Lt(score, nothing), e);
-    const FloatVector weight = hn::IfThenElse(hn::IsNaN(score), score, kept);
-    hn::Store(weight, d, scores + c);
-    sum = hn::Add(sum, weight);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 // Masked pixels are no keys.

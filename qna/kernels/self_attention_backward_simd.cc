@@ -13,49 +13,6 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// Rows of a window's head, [tokens][dim] in memory, as the right side of a product.
-struct TokenMatrix {
-  void carve(ScratchArena& arena, int64_t inner, int64_t columns, float* zeros) {
-    const int64_t vectors = (columns + Lanes() - 1) / Lanes();
-    data = arena.take<float>(inner * vectors * Lanes());
-    matrix = {data, zeros, inner, vectors, columns};
-  }
-  // As [dim] x [tokens] with the last vector filled up: products have no partial columns.
-  void pack_transposed(const float* rows, int64_t tokens, int64_t dim, float* zeros) {
-    const int64_t lanes = Lanes();
-    const int64_t vectors = (tokens + lanes - 1) / lanes;
-    for (int64_t p = 0; p < PanelCount(vectors); ++p) {
-      const int64_t begin = PanelBegin(vectors, p) * lanes;
-      const int64_t width = PanelBegin(vectors, p + 1) * lanes - begin;
-      float* HWY_RESTRICT panel = data + begin * dim;
-      for (int64_t c = 0; c < width; ++c) {
-        const float* HWY_RESTRICT from = rows + (begin + c) * dim;
-        const bool there = begin + c < tokens;
-        for (int64_t k = 0; k < dim; ++k) panel[k * width + c] = there ? from[k] : 0.0f;
-      }
-    }
-    matrix = {data, zeros, dim, vectors, vectors * lanes};
-  }
-  // As [tokens] x [dim].
-  void pack(const float* rows, int64_t tokens, int64_t dim, float* zeros) {
-    const int64_t lanes = Lanes();
-    const int64_t vectors = (dim + lanes - 1) / lanes;
-    for (int64_t p = 0; p < PanelCount(vectors); ++p) {
-      const int64_t begin = PanelBegin(vectors, p) * lanes;
-      const int64_t width = PanelBegin(vectors, p + 1) * lanes - begin;
-      const int64_t valid = std::min(width, dim - begin);
-      float* HWY_RESTRICT panel = data + begin * tokens;
-      for (int64_t t = 0; t < tokens; ++t) {
-        std::copy_n(rows + t * dim + begin, valid, panel + t * width);
-        std::fill(panel + t * width + valid, panel + (t + 1) * width, 0.0f);
-      }
-    }
-    matrix = {data, zeros, tokens, vectors, dim};
-  }
-  float* data;
-  PackedMatrix matrix;
-};
-
 // One worker's memory: a window of one head, and a chunk of its queries with their scores.
 struct AttentionGradientScratch {
   AttentionGradientScratch(int64_t tokens_in, int64_t dim_in)
@@ -164,9 +121,12 @@ inline void BackwardWindow(const SelfAttentionBackwardArgs& backward, const Atte
   const int64_t padded = (tokens + Lanes() - 1) / Lanes() * Lanes();
   GatherWindow(backward, window, s);
   std::fill_n(s.zeros, std::max(padded, dim + Lanes()), 0.0f);
-  s.keys_across.pack_transposed(s.keys, tokens, dim, s.zeros);
-  s.values_across.pack_transposed(s.values, tokens, dim, s.zeros);
-  s.key_rows.pack(s.keys, tokens, dim, s.zeros);
+  const auto rows_of = [&](const float* rows) {
+    return [rows, dim](int64_t t) { return rows + t * dim; };
+  };
+  s.keys_across.pack_transposed(tokens, dim, s.zeros, rows_of(s.keys));
+  s.values_across.pack_transposed(tokens, dim, s.zeros, rows_of(s.values));
+  s.key_rows.pack(tokens, dim, s.zeros, rows_of(s.keys));
 
   for (int64_t first = 0; first < tokens; first += s.chunk) {
     const int64_t rows = std::min(s.chunk, tokens - first);

@@ -289,6 +289,18 @@ TEST(SelfAttention, InfiniteBias) {
   compare_all(problem);
 }
 
+// A score of +inf makes its query's output NaN, as in the formula: a diverged network shows.
+TEST(SelfAttention, InfiniteScore) {
+  AttentionProblem problem({6, 9}, {3, 4}, 2, 5, {.bias_margin = 0});
+  problem.bias[35 + 18] = std::numeric_limits<float>::infinity();  // one to the right, second head
+  const std::vector<double> out = problem.run(&self_attention_reference);
+  const auto poisoned =
+      std::count_if(out.begin(), out.end(), [](double value) { return std::isnan(value); });
+  // Of 9 columns, those 6 that are not a window's last.
+  EXPECT_EQ(poisoned, 6 * 6 * 5);
+  compare_all(problem);
+}
+
 // Products of this size are off by 2^-23 of it, and the weights by as much.
 TEST(SelfAttention, LargeScores) {
   for (const float scale : {30.0f, 100.0f, 1e4f, 1e6f})

@@ -150,8 +150,7 @@ void Backward(const BackwardArgs<T>& args, Runtime& runtime) {
 
 constexpr WindowKernels kWindowKernels = {{&Forward<float>, &Backward<float>},
                                           {&Forward<BFloat16>, &Backward<BFloat16>},
-                                          {&Forward<Float16>, &Backward<Float16>},
-                                          static_cast<int>(hn::MaxLanes(FloatTag()))};
+                                          {&Forward<Float16>, &Backward<Float16>}};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qna::kernels

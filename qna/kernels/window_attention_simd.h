@@ -18,7 +18,6 @@ struct WindowKernels {
   WindowKernelsOf<float> float32;
   WindowKernelsOf<BFloat16> bfloat16;
   WindowKernelsOf<Float16> float16;
-  int lanes = 0;
 };
 
 WindowKernels window_kernels(int64_t target);

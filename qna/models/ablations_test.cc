@@ -1,5 +1,5 @@
 // The networks of the paper's tables: built, and their figures beside the paper's.
-#include "qna/models/ablations.h"
+#include "qna/config/ablations.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,13 @@
 #include <numeric>
 #include <set>
 
-#include "qna/models/cost.h"
+#include "qna/config/cost.h"
 #include "qna/models/qna_vit.h"
 
 namespace qna::models {
 namespace {
+
+using namespace config;
 
 double millions(const Cost& cost) { return static_cast<double>(cost.parameters) / 1e6; }
 double gmacs(const Cost& cost) { return cost.flops / 2e9; }

@@ -4,10 +4,7 @@
 #include <torch/nn/modules/instancenorm.h>
 #include <torch/nn/modules/normalization.h>
 
-#include <nlohmann/json.hpp>
-
 #include "qna/base/error.h"
-#include "qna/format/fields.h"
 #include "qna/nn/norm.h"
 #include "qna/nn/qna.h"
 
@@ -17,29 +14,12 @@ namespace {
 using torch::Tensor;
 
 constexpr const char* kSubject = "auto-encoder";
-constexpr format::EnumName<EncoderLayer> kEncoders[] = {{EncoderLayer::kConvStride, "conv_s2_in"},
-                                                        {EncoderLayer::kConvPool, "conv_in_max"},
-                                                        {EncoderLayer::kQnA, "ln_qna"}};
-constexpr format::EnumName<DecoderLayer> kDecoders[] = {
-    {DecoderLayer::kBilinear, "bilinear_conv_in"},
-    {DecoderLayer::kTransposed, "conv_transposed_in"},
-    {DecoderLayer::kQnA, "ln_uqna"}};
-
-void visit_config(auto& c, const auto& visit, const auto& visit_enum) {
-  visit_enum("encoder", c.encoder, kEncoders);
-  visit_enum("decoder", c.decoder, kDecoders);
-  visit("channels", c.channels);
-  visit("widths", c.widths);
-  visit("factor", c.factor);
-  visit("heads", c.heads);
-  visit("kernel_size", c.kernel_size);
-}
 
 // Channels last in memory, [B, C, H, W] by name, as LibTorch's convolutions want it.
 Tensor planes(const Tensor& x) { return x.permute({0, 3, 1, 2}); }
 Tensor pixels(const Tensor& x) { return x.permute({0, 2, 3, 1}); }
 
-// What one layer is made of.
+// What one convolutional layer is made of.
 struct Part {
   int64_t in, out;
   const AutoEncoderConfig& config;
@@ -68,7 +48,7 @@ class ConvResampleImpl final : public torch::nn::Cloneable<ConvResampleImpl>, pu
 
   void reset() override {
     if (kind_ == Kind::kTransposed) {
-      const TransposedWindow window(factor_);
+      const config::TransposedWindow window(factor_);
       transposed_ = register_module(
           "conv",
           torch::nn::ConvTranspose2d(torch::nn::ConvTranspose2dOptions(in_, out_, window.size)
@@ -115,18 +95,7 @@ class ConvResampleImpl final : public torch::nn::Cloneable<ConvResampleImpl>, pu
 // LayerNorm and QnA, without a skip connection.
 class QnAResampleImpl final : public torch::nn::Cloneable<QnAResampleImpl>, public Resample {
  public:
-  QnAResampleImpl(const Part& part, bool up) {
-    options_ = {.in_features = part.in,
-                .out_features = part.out,
-                .heads = part.config.heads,
-                .queries = 1,
-                .kernel_size = {part.config.kernel_size, part.config.kernel_size}};
-    if (up) {
-      options_.upsample = part.config.factor;
-      options_.queries = 0;
-    } else {
-      options_.stride = {part.config.factor, part.config.factor};
-    }
+  explicit QnAResampleImpl(const nn::QnAOptions& options) : options_(options) {
     QnAResampleImpl::reset();
   }
 
@@ -148,107 +117,37 @@ class QnAResampleImpl final : public torch::nn::Cloneable<QnAResampleImpl>, publ
   nn::QnA qna_{nullptr};
 };
 
-std::shared_ptr<torch::nn::Module> make_encoder_layer(const Part& part) {
+// Between widths `index` and `index` + 1.
+std::shared_ptr<torch::nn::Module> make_encoder_layer(const AutoEncoderConfig& config,
+                                                      size_t index) {
   using Kind = ConvResampleImpl::Kind;
-  switch (part.config.encoder) {
-    case EncoderLayer::kConvStride:
+  const Part part{config.widths[index], config.widths[index + 1], config};
+  switch (config.encoder) {
+    case config::EncoderLayer::kConvStride:
       return std::make_shared<ConvResampleImpl>(part, Kind::kStride);
-    case EncoderLayer::kConvPool:
+    case config::EncoderLayer::kConvPool:
       return std::make_shared<ConvResampleImpl>(part, Kind::kPool);
     default:
-      return std::make_shared<QnAResampleImpl>(part, /*up=*/false);
+      return std::make_shared<QnAResampleImpl>(config::encoder_qna(config, index));
   }
 }
 
-std::shared_ptr<torch::nn::Module> make_decoder_layer(const Part& part) {
+// The way back.
+std::shared_ptr<torch::nn::Module> make_decoder_layer(const AutoEncoderConfig& config,
+                                                      size_t index) {
   using Kind = ConvResampleImpl::Kind;
-  switch (part.config.decoder) {
-    case DecoderLayer::kBilinear:
+  const Part part{config.widths[index + 1], config.widths[index], config};
+  switch (config.decoder) {
+    case config::DecoderLayer::kBilinear:
       return std::make_shared<ConvResampleImpl>(part, Kind::kBilinear);
-    case DecoderLayer::kTransposed:
+    case config::DecoderLayer::kTransposed:
       return std::make_shared<ConvResampleImpl>(part, Kind::kTransposed);
     default:
-      return std::make_shared<QnAResampleImpl>(part, /*up=*/true);
+      return std::make_shared<QnAResampleImpl>(config::decoder_qna(config, index));
   }
 }
 
 }  // namespace
-
-int64_t AutoEncoderConfig::stride() const {
-  int64_t stride = 1;
-  for (int64_t i = 0; i < layers(); ++i) stride *= factor;
-  return stride;
-}
-
-void check(const AutoEncoderConfig& c) {
-  qna::check(c.channels >= 1 && c.channels <= 1024, "{}: channels must be from 1 to 1024, got {}",
-             kSubject, c.channels);
-  qna::check(c.layers() >= 1 && c.layers() <= 16, "{}: widths must be 2 to 17 numbers, got {}",
-             kSubject, c.widths.size());
-  qna::check(c.factor >= 2 && c.factor <= 8, "{}: factor must be from 2 to 8, got {}", kSubject,
-             c.factor);
-  qna::check(c.stride() <= 65536, "{}: {} layers that shrink {} times each are too many", kSubject,
-             c.layers(), c.factor);
-  qna::check(c.kernel_size >= 1 && c.kernel_size <= 63 && c.kernel_size % 2 == 1,
-             "{}: kernel_size must be odd and at most 63, got {}", kSubject, c.kernel_size);
-  qna::check(c.heads >= 1, "{}: heads must be at least 1, got {}", kSubject, c.heads);
-  const bool has_qna = c.encoder == EncoderLayer::kQnA || c.decoder == DecoderLayer::kQnA;
-  for (const int64_t width : c.widths) {
-    qna::check(width >= 1 && width <= 65536, "{}: widths must be from 1 to 65536, got {}", kSubject,
-               width);
-    qna::check(!has_qna || width % c.heads == 0,
-               "{}: widths must be multiples of heads, {}, got {}", kSubject, c.heads, width);
-  }
-}
-
-int64_t parameter_count(const AutoEncoderConfig& c) {
-  const int64_t taps = c.kernel_size * c.kernel_size;
-  const auto conv = [](int64_t in, int64_t out, int64_t kernel) {
-    return in * out * kernel * kernel + 2 * out;
-  };
-  const auto qna = [&](int64_t in, int64_t out, int64_t queries, bool scaled) {
-    return 2 * in + queries * out + 2 * in * out + out * out +
-           (scaled ? 2 : 1) * taps * queries * c.heads;
-  };
-  int64_t count = (c.channels + 1) * c.widths.front() + (c.widths.front() + 1) * c.channels;
-  for (size_t i = 0; i + 1 < c.widths.size(); ++i) {
-    const int64_t wide = c.widths[i], deep = c.widths[i + 1];
-    count += c.encoder == EncoderLayer::kQnA ? qna(wide, deep, 1, /*scaled=*/true)
-                                             : conv(wide, deep, c.kernel_size);
-    switch (c.decoder) {
-      case DecoderLayer::kBilinear:
-        count += conv(deep, wide, c.kernel_size);
-        break;
-      case DecoderLayer::kTransposed:
-        count += conv(deep, wide, TransposedWindow(c.factor).size);
-        break;
-      case DecoderLayer::kQnA:
-        count += qna(deep, wide, c.factor * c.factor, /*scaled=*/false);
-    }
-  }
-  return count;
-}
-
-nlohmann::json to_json(const AutoEncoderConfig& config) {
-  nlohmann::json out;
-  visit_config(
-      config, [&](const char* key, const auto& value) { out[key] = value; },
-      [&](const char* key, const auto& value, const auto& names) {
-        out[key] = format::name_of(value, names);
-      });
-  return out;
-}
-
-AutoEncoderConfig auto_encoder_config_from_json(const nlohmann::json& object) {
-  AutoEncoderConfig config;
-  const format::Fields fields(object, kSubject);
-  visit_config(config, fields, [&](const char* key, auto& value, const auto& names) {
-    fields.choose(key, value, names);
-  });
-  fields.refuse_unknown();
-  check(config);
-  return config;
-}
 
 AutoEncoderImpl::AutoEncoderImpl(const AutoEncoderConfig& config) : config_(config) {
   check(config_);
@@ -261,9 +160,8 @@ void AutoEncoderImpl::reset() {
   encoder = register_module("encoder", torch::nn::ModuleList());
   decoder = register_module("decoder", torch::nn::ModuleList());
   for (size_t i = 0; i + 1 < w.size(); ++i) {
-    encoder->push_back(make_encoder_layer({w[i], w[i + 1], config_}));
-    const size_t back = w.size() - 1 - i;
-    decoder->push_back(make_decoder_layer({w[back], w[back - 1], config_}));
+    encoder->push_back(make_encoder_layer(config_, i));
+    decoder->push_back(make_decoder_layer(config_, w.size() - 2 - i));
   }
   head = register_module("head", torch::nn::Linear(w.front(), config_.channels));
 }

@@ -12,6 +12,8 @@
 namespace qna::models {
 namespace {
 
+using namespace config;
+
 using torch::Tensor;
 
 std::vector<AutoEncoderConfig> all_kinds() {

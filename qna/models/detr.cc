@@ -6,34 +6,6 @@
 namespace qna::models {
 namespace {
 
-nn::TransformerOptions transformer_options(const DetrConfig& c) {
-  nn::TransformerOptions options{.features = c.hidden,
-                                 .heads = c.heads,
-                                 .encoder_blocks = c.encoder_blocks,
-                                 .decoder_blocks = c.decoder_blocks,
-                                 .feedforward = c.feedforward,
-                                 .dropout = c.dropout,
-                                 .pre_norm = c.pre_norm};
-  if (c.qna.blocks > 0) {
-    options.qna_blocks = c.qna.blocks;
-    options.qna_replaced = c.qna.replaces;
-    options.qna_first = c.qna.first;
-    options.qna_block = {.qna = nn::QnAOptions{.in_features = c.hidden,
-                                               .heads = c.qna.heads,
-                                               .queries = c.qna.queries,
-                                               .kernel_size = c.qna.kernel_size},
-                         .mlp_ratio = c.qna.mlp_ratio};
-  }
-  return options;
-}
-
-// Anchors are to find the positions of the map at their places.
-nn::SineOptions sines(const DetrConfig& c) {
-  nn::SineOptions options = c.sines;
-  options.centred = c.anchors;
-  return options;
-}
-
 // Centres all over the image, as evenly as any number of them can be, of one size.
 void spread_anchors(torch::Tensor& logits) {
   torch::NoGradGuard no_grad;
@@ -140,9 +112,8 @@ DetrImpl::DetrImpl(const DetrConfig& config) : config_(config) {
 }
 
 void DetrImpl::reset() {
-  const c10::InferenceMode counted(false);  // as in QnAViT
   const DetrConfig& c = config_;
-  transformer = register_module("transformer", nn::Transformer(transformer_options(c)));
+  transformer = register_module("transformer", nn::Transformer(config::transformer_options(c)));
   class_embed = register_module("class_embed", torch::nn::Linear(c.hidden, c.classes + 1));
   bbox_embed = register_module("bbox_embed", BoxHead(c.hidden));
   if (c.anchors) {
@@ -155,13 +126,8 @@ void DetrImpl::reset() {
   input_proj = register_module("input_proj", torch::nn::Conv2d(torch::nn::Conv2dOptions(
                                                  c.backbone_features(), c.hidden, 1)));
   backbone_ = register_module(
-      "backbone",
-      torch::nn::ModuleList(Backbone(c), nn::PositionCode(c.positions, c.hidden, sines(c))));
-}
-
-void DetrImpl::forget_packed_weights() {
-  if (backbone().qna_vit) backbone().qna_vit->forget_packed_weights();
-  transformer->encoder->forget_packed_weights();
+      "backbone", torch::nn::ModuleList(Backbone(c), nn::PositionCode(c.positions, c.hidden,
+                                                                      config::sine_options(c))));
 }
 
 DetrFeatures DetrImpl::forward_features(const torch::Tensor& x, const torch::Tensor& mask) {
@@ -225,12 +191,6 @@ DetrOutput DetrImpl::forward_head(const DetrFeatures& features) {
 
 DetrOutput DetrImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
   return forward_head(forward_features(x, mask));
-}
-
-torch::Tensor DetrImpl::decoder_attention(const DetrFeatures& features) {
-  Queries queries(*this);
-  return transformer->decoder_attention(features.map, features.positions, features.mask,
-                                        queries.first(), queries.next());
 }
 
 }  // namespace qna::models

@@ -1,7 +1,7 @@
 // DETR, "End-to-End Object Detection with Transformers" (ECCV 2020), and the DETR-QnA of "Learned
 // Queries for Efficient Local Attention" (CVPR 2022).
 //
-//   auto model = qna::models::Detr(qna::models::DetrConfig{.classes = 20});
+//   auto model = qna::models::Detr(qna::config::DetrConfig{.classes = 20});
 //   DetrFeatures features = model->forward_features(images, mask);  // [B, H/32, W/32, 256]
 //   DetrOutput output = model->forward_head(features);              // boxes and classes
 //
@@ -11,13 +11,15 @@
 
 #include <torch/nn/modules/embedding.h>
 
-#include "qna/models/detr_config.h"
+#include "qna/config/detr.h"
 #include "qna/models/qna_vit.h"
 #include "qna/models/resnet.h"
 #include "qna/nn/position_code.h"
 #include "qna/nn/transformer.h"
 
 namespace qna::models {
+
+using config::DetrConfig;
 
 // A network without its head. A QnA-ViT, which ends in sums, is followed by a LayerNorm, as it is
 // in front of its classifier.
@@ -82,13 +84,6 @@ class DetrImpl : public torch::nn::Cloneable<DetrImpl> {
   DetrOutput forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   DetrFeatures forward_features(const torch::Tensor& x, const torch::Tensor& mask = {});
   DetrOutput forward_head(const DetrFeatures& features);
-
-  // For pictures: where each query of the last decoder block looks, [B, queries, h, w], the mean
-  // over the heads. Each map sums to 1.
-  torch::Tensor decoder_attention(const DetrFeatures& features);
-
-  // See nn::Block. Done by train() and eval() too.
-  void forget_packed_weights();
 
   void reset() override;
   const DetrConfig& config() const { return config_; }

@@ -1,20 +1,16 @@
 #include "qna/models/qna_vit.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/ThreadLocalState.h>
 #include <torch/nn/functional/padding.h>
 #include <torch/nn/functional/upsampling.h>
 
 #include <limits>
 
 #include "qna/base/error.h"
-#include "qna/kernels/implementation.h"
-#include "qna/models/stage_blocks.h"
+#include "qna/config/blocks.h"
 #include "qna/nn/checkpoint.h"
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
 #include "qna/ops/geometry.h"
-#include "qna/ops/inference.h"
 
 namespace qna::models {
 namespace {
@@ -60,7 +56,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 StemImpl::StemImpl(const QnAViTConfig& config) : config_(config) { StemImpl::reset(); }
 
 void StemImpl::reset() {
-  const bool patch = config_.stem == StemKind::kPatch;
+  const bool patch = config_.stem == config::StemKind::kPatch;
   const int64_t kernel = patch ? config_.patch_size : 7;
   conv = register_module(
       "conv",
@@ -83,14 +79,7 @@ torch::Tensor StemImpl::forward_patches(const torch::Tensor& x) {
   const torch::Tensor patches = map.reshape({x.size(0), rows, p, columns, p, x.size(3)})
                                     .transpose(2, 3)
                                     .reshape({x.size(0), rows, columns, p * p * x.size(3)});
-  const auto weight = [&] { return conv->weight.permute({0, 2, 3, 1}).flatten(1); };
-  if (!ops::inference_kernels_serve(x)) {
-    if (torch::GradMode::is_enabled()) packed_.clear();  // as nn::Block does
-    return torch::linear(patches, weight());
-  }
-  const auto packed = packed_.get({conv->weight}, &kernels::chosen_implementation(),
-                                  [&] { return ops::pack_linear(weight(), std::nullopt); });
-  return ops::dense(patches, *packed);
+  return torch::linear(patches, conv->weight.permute({0, 2, 3, 1}).flatten(1));
 }
 
 torch::Tensor StemImpl::forward_resnet(const torch::Tensor& x, const torch::Tensor& mask) {
@@ -107,7 +96,8 @@ torch::Tensor StemImpl::forward_resnet(const torch::Tensor& x, const torch::Tens
 
 torch::Tensor StemImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
   const torch::Tensor image = nn::zero_masked(x, mask);
-  return config_.stem == StemKind::kPatch ? forward_patches(image) : forward_resnet(image, mask);
+  return config_.stem == config::StemKind::kPatch ? forward_patches(image)
+                                                  : forward_resnet(image, mask);
 }
 
 // ---- down-sampling other than by a block ----
@@ -142,26 +132,27 @@ StageImpl::StageImpl(const QnAViTConfig& config, size_t index, const std::vector
 }
 
 void StageImpl::reset() {
-  const StageConfig& s = config_.stages[index_];
+  const config::StageConfig& s = config_.stages[index_];
   const int64_t features = config_.features(index_);
   blocks.clear();
   torch::nn::ModuleList list;
   for (int64_t i = 0; i < s.attention_blocks + s.qna_blocks; ++i) {
-    blocks.emplace_back(i < s.attention_blocks
-                            ? attention_block(config_, index_, drop_path_[i])
-                            : local_block(config_, index_, i - s.attention_blocks, drop_path_[i]));
+    blocks.emplace_back(
+        i < s.attention_blocks
+            ? config::attention_block(config_, index_, drop_path_[i])
+            : config::local_block(config_, index_, i - s.attention_blocks, drop_path_[i]));
     list->push_back(blocks.back());
   }
   register_module("blocks", list);
   if (is_last()) return;
-  if (config_.downsample == Downsample::kPatchMerging) {
+  if (config_.downsample == config::Downsample::kPatchMerging) {
     merge = register_module("downsample", PatchMerging(features));
-  } else if (config_.downsample == Downsample::kConvPool) {
+  } else if (config_.downsample == config::Downsample::kConvPool) {
     pool =
         register_module("downsample", nn::ConvPool(nn::ConvPoolOptions{.in_features = features}));
   } else {
-    downsample = register_module("downsample",
-                                 nn::Block(downsampling_block(config_, index_, drop_path_.back())));
+    downsample = register_module(
+        "downsample", nn::Block(config::downsampling_block(config_, index_, drop_path_.back())));
   }
 }
 
@@ -177,7 +168,7 @@ torch::Tensor run_block(nn::Block& block, const torch::Tensor& x, const torch::T
                         bool checkpointing) {
   if (!checkpointing || !torch::GradMode::is_enabled()) return block->forward(x, mask);
   const auto run = [block, mask](const torch::Tensor& input) mutable {
-    return block->forward_differentiable(input, mask);
+    return block->forward(input, mask);
   };
   return nn::checkpoint(run, x, block->parameters());
 }
@@ -206,14 +197,8 @@ void ClassificationHeadImpl::reset() {
   const size_t last = config_.stages.size() - 1;
   const int64_t features = config_.features(last);
   norm = register_module("norm", nn::layer_norm(features));
-  if (config_.head != HeadKind::kGap) {
-    qna = register_module(
-        "qna",
-        nn::QnA(nn::QnAOptions{.in_features = features,
-                               .heads = config_.stages[last].qna_heads,
-                               .kernel_size = {up(config_.image_size[0], config_.stride(last)),
-                                               up(config_.image_size[1], config_.stride(last))},
-                               .padding = std::array<int64_t, 4>{0, 0, 0, 0}}));
+  if (config_.head != config::HeadKind::kGap) {
+    qna = register_module("qna", nn::QnA(config::head_qna(config_)));
   }
   fc = register_module("fc", torch::nn::Linear(features, config_.classes));
   nn::lecun_normal_(fc->weight, features);
@@ -234,7 +219,8 @@ torch::Tensor resize_window_table(const torch::Tensor& table, std::array<int64_t
 }
 
 // One window over the whole image; its tables, made for the trained size, are resized to the image.
-torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& x, const torch::Tensor& mask) {
+torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& normed,
+                                             const torch::Tensor& mask) {
   const ops::LayerParameters parameters = qna->parameters_for_layer();
   const auto run = [&](const torch::Tensor& map, const torch::Tensor& taking_part) {
     ops::LayerParameters resized = parameters;
@@ -245,37 +231,24 @@ torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& x, const torch
     }
     return ops::layer(map, resized, optional(taking_part), geometry).flatten(1);
   };
-  return torch::cat(nn::on_each_image(norm->forward(x), mask, run));
-}
-
-torch::Tensor ClassificationHeadImpl::mean(const torch::Tensor& x, const torch::Tensor& mask) {
-  if (ops::inference_kernels_serve(x)) {
-    return ops::norm_mean(x, norm->weight, norm->bias, nn::kNormEpsilon, optional(mask));
-  }
-  return mean_over_positions(norm->forward(x), mask);
+  return torch::cat(nn::on_each_image(normed, mask, run));
 }
 
 torch::Tensor ClassificationHeadImpl::pool(const torch::Tensor& x, const torch::Tensor& mask) {
+  const torch::Tensor normed = norm->forward(x);
   switch (config_.head) {
-    case HeadKind::kGap:
-      return mean(x, mask);
-    case HeadKind::kQnAv1:
-      return attend(x, mask);
-    case HeadKind::kQnAv2:
-      return attend(x, mask) + mean(x, mask);
+    case config::HeadKind::kGap:
+      return mean_over_positions(normed, mask);
+    case config::HeadKind::kQnAv1:
+      return attend(normed, mask);
+    case config::HeadKind::kQnAv2:
+      return attend(normed, mask) + mean_over_positions(normed, mask);
   }
   return {};
 }
 
 torch::Tensor ClassificationHeadImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  const torch::Tensor pooled = pool(x, mask);
-  if (!ops::inference_kernels_serve(x)) {
-    if (torch::GradMode::is_enabled()) packed_.clear();  // as nn::Block does
-    return fc->forward(pooled);
-  }
-  const auto packed = packed_.get({fc->weight, fc->bias}, &kernels::chosen_implementation(),
-                                  [&] { return ops::pack_linear(fc->weight, fc->bias); });
-  return ops::dense(pooled, *packed);
+  return fc->forward(pool(x, mask));
 }
 
 // ---- network ----
@@ -286,9 +259,6 @@ QnAViTImpl::QnAViTImpl(const QnAViTConfig& config) : config_(config) {
 }
 
 void QnAViTImpl::reset() {
-  // Parameters made in inference mode would have no version counters, and weights that cannot be
-  // known to be unchanged are packed again for every call.
-  const c10::InferenceMode counted(false);
   stem = register_module("stem", Stem(config_));
 
   // Stochastic depth grows linearly over all blocks; the down-sampling blocks count when they have
@@ -309,7 +279,7 @@ void QnAViTImpl::reset() {
   torch::nn::ModuleList list;
   for (size_t i = 0; i < config_.stages.size(); ++i) {
     std::vector<double> rates;
-    const StageConfig& stage = config_.stages[i];
+    const config::StageConfig& stage = config_.stages[i];
     for (int64_t n = 0; n < stage.attention_blocks + stage.qna_blocks; ++n) {
       rates.push_back(next_rate());
     }
@@ -327,20 +297,6 @@ std::shared_ptr<torch::nn::Module> QnAViTImpl::clone(
   const auto copy = std::dynamic_pointer_cast<QnAViTImpl>(Cloneable::clone(device));
   hold_list(copy->stages, *copy, "stages");
   return copy;
-}
-
-void QnAViTImpl::forget_packed_weights() {
-  stem->forget_packed_weights();
-  for (Stage& stage : stages) {
-    for (nn::Block& block : stage->blocks) block->forget_packed_weights();
-    if (stage->downsample) stage->downsample->forget_packed_weights();
-  }
-  if (head) head->forget_packed_weights();
-}
-
-void QnAViTImpl::train(bool on) {
-  Module::train(on);
-  forget_packed_weights();
 }
 
 torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const {
@@ -387,22 +343,7 @@ Pyramid QnAViTImpl::forward_pyramid(const torch::Tensor& x, const torch::Tensor&
 
 torch::Tensor QnAViTImpl::forward_features(const torch::Tensor& x, const torch::Tensor& mask) {
   check_images(x, mask);
-  // Images are independent of each other, and threads that share none of their work need not wait
-  // for each other after every layer: each takes its part of the batch, if the parts are equal.
-  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
-  const bool equal_parts = threads > 1 && x.size(0) > 0 && x.size(0) % threads == 0;
-  if (!equal_parts || !ops::inference_kernels_serve(x)) return run_stages(x, mask, nullptr);
-  const int64_t size = x.size(0) / threads;
-  std::vector<torch::Tensor> parts(threads);
-  const at::ThreadLocalState here;  // whether gradients are wanted, above all
-  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    const at::ThreadLocalStateGuard same(here);
-    for (int64_t i = begin; i < end; ++i) {
-      const torch::Tensor part_mask = mask.defined() ? mask.narrow(0, i * size, size) : mask;
-      parts[i] = run_stages(x.narrow(0, i * size, size), part_mask, nullptr);
-    }
-  });
-  return torch::cat(parts);
+  return run_stages(x, mask, nullptr);
 }
 
 torch::Tensor QnAViTImpl::forward_head(const torch::Tensor& features, const torch::Tensor& mask) {

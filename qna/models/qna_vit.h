@@ -1,6 +1,6 @@
 // QnA-ViT, the network family of "Learned Queries for Efficient Local Attention" (CVPR 2022).
 //
-//   auto model = qna::models::QnAViT(qna::models::find_model("qna_vit_tiny").config);
+//   auto model = qna::models::QnAViT(qna::config::find_model("qna_vit_tiny").config);
 //   Tensor features = model->forward_features(images);  // [B, H, W, 3] -> [B, H/32, W/32, 512]
 //   Tensor logits = model->forward_head(features);      // [B, 1000]
 #pragma once
@@ -14,10 +14,12 @@
 
 #include <vector>
 
-#include "qna/models/config.h"
+#include "qna/config/qna_vit.h"
 #include "qna/nn/block.h"
 
 namespace qna::models {
+
+using config::QnAViTConfig;
 
 // Pixels to the first map: patches through one product ('patch'), or a 7 x 7 convolution with
 // stride 2, BatchNorm, activation and max-pooling ('resnet').
@@ -30,8 +32,6 @@ class StemImpl : public torch::nn::Cloneable<StemImpl> {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   void reset() override;
 
-  void forget_packed_weights() { packed_.clear(); }
-
   torch::nn::Conv2d conv{nullptr};
   torch::nn::BatchNorm2d norm{nullptr};  // 'resnet' only
 
@@ -39,7 +39,6 @@ class StemImpl : public torch::nn::Cloneable<StemImpl> {
   torch::Tensor forward_patches(const torch::Tensor& x);
   torch::Tensor forward_resnet(const torch::Tensor& x, const torch::Tensor& mask);
   QnAViTConfig config_;
-  nn::Versioned<kernels::PackedWeights> packed_;
 };
 TORCH_MODULE(Stem);
 
@@ -89,17 +88,13 @@ class ClassificationHeadImpl : public torch::nn::Cloneable<ClassificationHeadImp
   torch::Tensor pool(const torch::Tensor& x, const torch::Tensor& mask = {});
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   void reset() override;
-  void forget_packed_weights() { packed_.clear(); }
-
   torch::nn::LayerNorm norm{nullptr};
   nn::QnA qna{nullptr};  // 'qnav1' and 'qnav2'
   torch::nn::Linear fc{nullptr};
 
  private:
-  torch::Tensor mean(const torch::Tensor& x, const torch::Tensor& mask);    // of norm(x)
-  torch::Tensor attend(const torch::Tensor& x, const torch::Tensor& mask);  // over norm(x)
+  torch::Tensor attend(const torch::Tensor& normed, const torch::Tensor& mask);
   QnAViTConfig config_;
-  nn::Versioned<kernels::PackedWeights> packed_;
 };
 TORCH_MODULE(ClassificationHead);
 
@@ -133,10 +128,6 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
 
   // Blocks keep only their input for the backward pass and compute the rest again there.
   void set_checkpointing(bool wanted) { checkpointing_ = wanted; }
-
-  // See nn::Block. Done by train() and eval() too.
-  void forget_packed_weights();
-  void train(bool on = true) override;
 
   void reset() override;
   std::shared_ptr<torch::nn::Module> clone(

@@ -1,18 +1,20 @@
 // The list of models, and what they cost.
-#include "qna/models/registry.h"
+#include "qna/config/registry.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <random>
 #include <set>
 
-#include "qna/models/cost.h"
+#include "qna/config/cost.h"
 #include "qna/models/qna_vit.h"
 #include "qna/ops/tensors_test.h"
+#include "tests/support/random_config.h"
 
 namespace qna::models {
 namespace {
+
+using namespace config;
 
 using ops::testing::expect_complaint;
 
@@ -28,7 +30,7 @@ Cost cost_of(const QnAViTConfig& config) {
 
 TEST(Registry, Names) {
   std::set<std::string> names;
-  for (const ModelEntry& entry : models()) {
+  for (const ModelEntry& entry : config::models()) {
     EXPECT_TRUE(names.insert(entry.name).second) << entry.name;
     EXPECT_EQ(&find_model(entry.name), &entry);
     EXPECT_STRNE(entry.summary, "");
@@ -62,7 +64,7 @@ TEST(Registry, TheAuthorsNumbers) {
 }
 
 TEST(Registry, EveryModelIsBuilt) {
-  for (const ModelEntry& entry : models()) {
+  for (const ModelEntry& entry : config::models()) {
     SCOPED_TRACE(entry.name);
     const QnAViT model(entry.config);
     EXPECT_EQ(parameters_of(model), entry.parameters);
@@ -90,39 +92,10 @@ TEST(Cost, EveryRow) {
   }
 }
 
-// Random networks of every kind.
 TEST(Cost, ParametersOfRandomConfigurations) {
-  std::mt19937 random(51);
-  const auto pick = [&](int64_t least, int64_t most) {
-    return std::uniform_int_distribution<int64_t>(least, most)(random);
-  };
+  testing::RandomConfig random(51);
   for (int n = 0; n < 120; ++n) {
-    QnAViTConfig config{
-        .image_size = {pick(1, 70), pick(1, 70)},
-        .in_channels = pick(1, 4),
-        .classes = pick(0, 3) * 5,
-        .base_dim = 4 * pick(1, 3),
-        .stem = static_cast<StemKind>(pick(0, 1)),
-        .patch_size = pick(1, 5),
-        .local_mixer = static_cast<LocalMixer>(pick(0, 5)),
-        .downsample = static_cast<Downsample>(pick(0, 7)),
-        .downsample_skip = static_cast<DownsampleSkip>(pick(0, 1)),
-        .mlp_ratio = 0.3 * static_cast<double>(pick(1, 12)),
-        .attention_scale = static_cast<nn::AttentionScale>(pick(0, 5)),
-        .normalize_queries = pick(0, 1) == 1,
-        .layer_scale = 0.1 * static_cast<double>(pick(0, 1)),
-        .head = static_cast<HeadKind>(pick(0, 2)),
-    };
-    for (int64_t i = pick(1, 4); i > 0; --i) {
-      const bool global = pick(0, 3) == 0 && config.local_mixer != LocalMixer::kWindow;
-      config.stages.push_back({.attention_blocks = pick(0, 2),
-                               .qna_blocks = pick(0, 2),
-                               .attention_heads = int64_t{1} << pick(0, 2),
-                               .qna_heads = int64_t{1} << pick(0, 2),
-                               .kernel_size = {pick(1, 4), pick(1, 4)},
-                               .queries = 2 * pick(1, 2),
-                               .window = {global ? 0 : pick(1, 5), global ? 0 : pick(1, 5)}});
-    }
+    const QnAViTConfig config = random.qna_vit();
     const QnAViT model(config);
     EXPECT_EQ(cost_of(config).parameters, parameters_of(model)) << to_toml(config);
   }

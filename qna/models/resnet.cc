@@ -4,6 +4,7 @@
 #include <torch/nn/init.h>
 
 #include "qna/base/error.h"
+#include "qna/config/layers.h"
 #include "qna/nn/mask.h"
 #include "qna/ops/geometry.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-constexpr double kNormEpsilon = 1e-5;
+constexpr double kNormEpsilon = config::kTorchNormEpsilon;
 
 torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1,
                               int64_t dilation = 1) {
@@ -37,26 +38,6 @@ torch::Tensor& zero_(torch::Tensor& map, const torch::Tensor& outside) {
 }
 
 }  // namespace
-
-std::array<int64_t, 4> ResNetConfig::blocks() const {
-  switch (depth) {
-    case 18:
-      return {2, 2, 2, 2};
-    case 101:
-      return {3, 4, 23, 3};
-    default:
-      return {3, 4, 6, 3};
-  }
-}
-
-void check(const ResNetConfig& config) {
-  qna::check(config.depth == 18 || config.depth == 50 || config.depth == 101,
-             "ResNet: depth must be 18, 50 or 101, got {}", config.depth);
-  qna::check(!(config.dilation && config.basic()),
-             "ResNet: dilation needs a depth of 50 or 101, got {}", config.depth);
-  qna::check(config.classes >= 0 && config.classes <= 1 << 24,
-             "ResNet: classes must be from 0 to {}, got {}", 1 << 24, config.classes);
-}
 
 // ---- frozen BatchNorm ----
 
@@ -95,8 +76,7 @@ void ResNetBlockImpl::reset() {
     conv2 = register_module("conv2", convolution(o.features, o.features, 3));
     bn2 = register_module("bn2", FrozenBatchNorm(o.features));
   } else {
-    // The stride is that of the 3 x 3 convolution, as torchvision has it ("version 1.5").
-    const int64_t inner = o.features / 4;
+    const int64_t inner = o.inner();
     conv1 = register_module("conv1", convolution(o.in_features, inner, 1));
     bn1 = register_module("bn1", FrozenBatchNorm(inner));
     conv2 = register_module("conv2", convolution(inner, inner, 3, o.stride, o.dilation));
@@ -104,7 +84,7 @@ void ResNetBlockImpl::reset() {
     conv3 = register_module("conv3", convolution(inner, o.features, 1));
     bn3 = register_module("bn3", FrozenBatchNorm(o.features));
   }
-  if (o.stride != 1 || o.in_features != o.features) {
+  if (o.reshapes()) {
     downsample = register_module(
         "downsample", torch::nn::ModuleList(convolution(o.in_features, o.features, 1, o.stride),
                                             FrozenBatchNorm(o.features)));
@@ -137,21 +117,10 @@ ResNetImpl::ResNetImpl(const ResNetConfig& config) : config_(config) {
 void ResNetImpl::reset() {
   conv1 = register_module("conv1", convolution(3, 64, 7, 2));
   bn1 = register_module("bn1", FrozenBatchNorm(64));
-  int64_t in = 64;
   const auto stage = [&](int index) {
-    const int64_t features = (config_.basic() ? 64 : 256) << index;
-    const bool dilated = index == 3 && config_.dilation;
     torch::nn::ModuleList blocks;
-    for (int64_t i = 0; i < config_.blocks()[index]; ++i) {
-      const int64_t stride = i == 0 && index > 0 && !dilated ? 2 : 1;
-      // The first block of a dilated stage sees the map of the stage before it, as it was.
-      blocks->push_back(
-          ResNetBlock(ResNetBlockImpl::Options{.basic = config_.basic(),
-                                               .in_features = in,
-                                               .features = features,
-                                               .stride = stride,
-                                               .dilation = dilated && i > 0 ? 2 : 1}));
-      in = features;
+    for (const auto& options : config::resnet_stage(config_, index)) {
+      blocks->push_back(ResNetBlock(options));
     }
     return blocks;
   };
@@ -159,7 +128,8 @@ void ResNetImpl::reset() {
   layer2 = register_module("layer2", stage(1));
   layer3 = register_module("layer3", stage(2));
   layer4 = register_module("layer4", stage(3));
-  if (config_.classes > 0) fc = register_module("fc", torch::nn::Linear(in, config_.classes));
+  if (config_.classes > 0)
+    fc = register_module("fc", torch::nn::Linear(config_.features(), config_.classes));
 }
 
 void ResNetImpl::freeze_first_stage() {

@@ -1,7 +1,7 @@
 // ResNet, "Deep Residual Learning for Image Recognition" (CVPR 2016), as a backbone: torchvision's
 // networks with torchvision's names, so that its weights fit, and with their BatchNorm frozen.
 //
-//   auto model = qna::models::ResNet(qna::models::ResNetConfig{.depth = 50});
+//   auto model = qna::models::ResNet(qna::config::ResNetConfig{.depth = 50});
 //   Tensor map = model->forward_features(images, mask);  // [B, H, W, 3] -> [B, H/32, W/32, 2048]
 #pragma once
 
@@ -11,26 +11,11 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
 
-#include <array>
+#include "qna/config/resnet.h"
 
 namespace qna::models {
 
-struct ResNetConfig {
-  int64_t depth = 50;  // 18, 50 or 101
-  // The last stage keeps its map's size, with twice the distance between the taps: "DC5".
-  bool dilation = false;
-  int64_t classes = 0;  // 0: no head
-
-  bool basic() const { return depth < 50; }  // blocks of two 3 x 3 convolutions
-  std::array<int64_t, 4> blocks() const;
-  int64_t features() const { return basic() ? 512 : 2048; }  // of the last map
-  int64_t stride() const { return dilation ? 16 : 32; }      // pixels per position of it
-
-  bool operator==(const ResNetConfig&) const = default;
-};
-
-// Throws qna::Error that names the field, the rule and the value.
-void check(const ResNetConfig& config);
+using config::ResNetConfig;
 
 // BatchNorm by statistics that never change: a scale and a shift per feature. All four are buffers,
 // as detectors train with a few images per batch, too few to measure statistics or to move them.
@@ -48,17 +33,10 @@ class FrozenBatchNormImpl : public torch::nn::Cloneable<FrozenBatchNormImpl> {
 };
 TORCH_MODULE(FrozenBatchNorm);
 
-// A residual block: two 3 x 3 convolutions, or a 3 x 3 between two 1 x 1 with a quarter of the
-// features.
+// A residual block, see config/resnet.h.
 class ResNetBlockImpl : public torch::nn::Cloneable<ResNetBlockImpl> {
  public:
-  struct Options {
-    bool basic;
-    int64_t in_features;
-    int64_t features;  // of the output
-    int64_t stride;
-    int64_t dilation;
-  };
+  using Options = config::ResNetBlockOptions;
   explicit ResNetBlockImpl(const Options& options);
   // x [B, C, H, W]; outside_in and outside_out: [B, 1, H, W] bool, true where there is no image,
   // for the maps before and behind the block's stride; or undefined.

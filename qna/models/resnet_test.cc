@@ -15,6 +15,8 @@
 namespace qna::models {
 namespace {
 
+using namespace config;
+
 using ops::testing::expect_complaint;
 using ops::testing::near;
 using torch::Tensor;

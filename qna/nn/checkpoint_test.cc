@@ -30,8 +30,8 @@ Block make_block(bool attention, double drop_path) {
 }
 
 Tensor checkpointed(Block& block, const Tensor& x) {
-  return checkpoint([block](const Tensor& in) mutable { return block->forward_differentiable(in); },
-                    x, block->parameters());
+  return checkpoint([block](const Tensor& in) mutable { return block->forward(in); }, x,
+                    block->parameters());
 }
 
 struct Found {
@@ -44,7 +44,7 @@ Found run(Block& block, const Tensor& input, bool with_checkpoint, bool x_wants)
   const Tensor x = input.clone().requires_grad_(x_wants);
   torch::manual_seed(32);
   Found found;
-  found.y = with_checkpoint ? checkpointed(block, x) : block->forward_differentiable(x);
+  found.y = with_checkpoint ? checkpointed(block, x) : block->forward(x);
   if (found.y.requires_grad()) found.y.square().sum().backward();
   found.gradients.push_back(x.grad());
   for (const Tensor& parameter : block->parameters()) found.gradients.push_back(parameter.grad());
@@ -68,7 +68,7 @@ TEST(Checkpoint, SameGradients) {
     for (const double drop_path : {0.0, 0.4}) {
       for (const bool autocast : {false, true}) {
         for (const bool x_wants : {false, true}) {
-          SCOPED_TRACE(testing::Message()
+          SCOPED_TRACE(::testing::Message()
                        << (attention ? "attention" : "QnA") << ", drop path " << drop_path
                        << (autocast ? ", bfloat16" : "") << (x_wants ? "" : ", frozen x"));
           Block block = make_block(attention, drop_path);
@@ -112,7 +112,7 @@ TEST(Checkpoint, AutocastOfTheForwardPass) {
     Tensor y;
     {
       const Autocast lower(torch::kBFloat16);
-      y = with_checkpoint ? checkpointed(block, x) : block->forward_differentiable(x);
+      y = with_checkpoint ? checkpointed(block, x) : block->forward(x);
     }
     y.to(torch::kFloat).square().sum().backward();
     EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
@@ -137,7 +137,7 @@ TEST(Checkpoint, Chain) {
     std::vector<Tensor> found;
     for (Block& block : blocks) {
       block->zero_grad(/*set_to_none=*/true);
-      y = with_checkpoint ? checkpointed(block, y) : block->forward_differentiable(y);
+      y = with_checkpoint ? checkpointed(block, y) : block->forward(y);
       y = torch::dropout(y, 0.1, true);
     }
     y.square().sum().backward();

@@ -17,13 +17,7 @@ torch::Tensor max_pool_by_two(const torch::Tensor& x) {
   return torch::max_pool2d(torch::constant_pad_nd(x, {0, 2, 0, 2}, kMinusInfinity), {3, 3}, {2, 2});
 }
 
-ConvPoolImpl::ConvPoolImpl(const ConvPoolOptions& options) : options_(options) {
-  check(options.in_features >= 1, "{}: in_features must be at least 1, got {}", kName,
-        options.in_features);
-  check(options.out_features >= 0,
-        "{}: out_features must be at least 1 (or 0: twice in_features), got {}", kName,
-        options.out_features);
-  if (options_.out_features == 0) options_.out_features = 2 * options_.in_features;
+ConvPoolImpl::ConvPoolImpl(const ConvPoolOptions& options) : options_(config::complete(options)) {
   ConvPoolImpl::reset();
 }
 

@@ -11,10 +11,7 @@
 
 namespace qna::nn {
 
-struct ConvPoolOptions {
-  int64_t in_features = 0;   // must be given
-  int64_t out_features = 0;  // 0: twice as many
-};
+using config::ConvPoolOptions;
 
 class ConvPoolImpl : public torch::nn::Cloneable<ConvPoolImpl>, public Mixer {
  public:

@@ -10,14 +10,8 @@ namespace {
 constexpr const char* kName = "Convolution";
 }
 
-ConvolutionImpl::ConvolutionImpl(const ConvolutionOptions& options) : options_(options) {
-  auto& o = options_;
-  check(o.in_features >= 1, "{}: in_features must be at least 1, got {}", kName, o.in_features);
-  check(o.out_features >= 0, "{}: out_features must be at least 1 (or 0: as in_features), got {}",
-        kName, o.out_features);
-  if (o.out_features == 0) o.out_features = o.in_features;
-  check_at_least_one(o.kernel_size, "kernel_size", kName);
-  check_at_least_one(o.stride, "stride", kName);
+ConvolutionImpl::ConvolutionImpl(const ConvolutionOptions& options)
+    : options_(config::complete(options)) {
   ConvolutionImpl::reset();
 }
 

@@ -10,13 +10,7 @@
 
 namespace qna::nn {
 
-struct ConvolutionOptions {
-  int64_t in_features = 0;   // must be given
-  int64_t out_features = 0;  // 0: as in_features
-  std::array<int64_t, 2> kernel_size = {3, 3};
-  std::array<int64_t, 2> stride = {1, 1};
-  bool depthwise = false;  // one kernel per feature, then a product that mixes the features
-};
+using config::ConvolutionOptions;
 
 // Padded with zeros by half the window. Without biases, as the attention layers are.
 class ConvolutionImpl : public torch::nn::Cloneable<ConvolutionImpl>, public Mixer {

@@ -12,35 +12,17 @@ namespace {
 constexpr const char* kName = "HaloAttention";
 }
 
-HaloAttentionImpl::HaloAttentionImpl(const HaloAttentionOptions& options) : options_(options) {
-  auto& o = options_;
-  check(o.in_features >= 1, "{}: in_features must be at least 1, got {}", kName, o.in_features);
-  check(o.out_features >= 0, "{}: out_features must be at least 1 (or 0: as in_features), got {}",
-        kName, o.out_features);
-  if (o.out_features == 0) o.out_features = o.in_features;
-  check_heads(o.heads, o.out_features, kName);
-  check_at_least_one(o.kernel_size, "kernel_size", kName);
-  check_at_least_one(o.block, "block", kName);
-  check_at_least_one(o.stride, "stride", kName);
-  check(o.block[0] % o.stride[0] == 0 && o.block[1] % o.stride[1] == 0,
-        "{}: stride must divide block ({} x {}), got {} x {}", kName, o.block[0], o.block[1],
-        o.stride[0], o.stride[1]);
+HaloAttentionImpl::HaloAttentionImpl(const HaloAttentionOptions& options)
+    : options_(config::complete(options)) {
   HaloAttentionImpl::reset();
-}
-
-std::array<int64_t, 2> HaloAttentionImpl::halo() const {
-  return {options_.kernel_size[0] / 2, options_.kernel_size[1] / 2};
 }
 
 void HaloAttentionImpl::reset() {
   const auto& o = options_;
   qkv = register_module("qkv", linear_without_bias(o.in_features, 3 * o.out_features));
   proj = register_module("proj", linear_without_bias(o.out_features, o.out_features));
-  const auto offsets = [&](int axis) {
-    return 2 * o.block[axis] + 2 * halo()[axis] - o.stride[axis];
-  };
   relative_bias =
-      register_parameter("relative_bias", torch::zeros({offsets(0), offsets(1), o.heads}));
+      register_parameter("relative_bias", torch::zeros({o.offsets(0), o.offsets(1), o.heads}));
   lecun_normal_(qkv->weight, o.in_features);
   lecun_normal_(proj->weight, o.out_features);
 }
@@ -48,10 +30,11 @@ void HaloAttentionImpl::reset() {
 TileAttention HaloAttentionImpl::tiles() const {
   TileAttention tiles{.geometry = {}, .bias = relative_bias.permute({2, 0, 1}), .bias_center = {}};
   for (int axis = 0; axis < 2; ++axis) {
-    tiles.geometry[axis] = {
-        .block = options_.block[axis], .halo = halo()[axis], .stride = options_.stride[axis]};
+    tiles.geometry[axis] = {.block = options_.block[axis],
+                            .halo = options_.halo()[axis],
+                            .stride = options_.stride[axis]};
     // The smallest offset is from a block's last query to the halo's first key.
-    tiles.bias_center[axis] = options_.block[axis] - options_.stride[axis] + halo()[axis];
+    tiles.bias_center[axis] = options_.block[axis] - options_.stride[axis] + options_.halo()[axis];
   }
   return tiles;
 }
@@ -75,7 +58,7 @@ void HaloAttentionImpl::pretty_print(std::ostream& stream) const {
   const auto& o = options_;
   stream << "qna::nn::HaloAttention(" << o.in_features << " -> " << o.out_features
          << ", heads=" << o.heads << ", block=" << o.block[0] << "x" << o.block[1]
-         << ", halo=" << halo()[0] << "x" << halo()[1] << ", stride=" << o.stride[0] << "x"
+         << ", halo=" << o.halo()[0] << "x" << o.halo()[1] << ", stride=" << o.stride[0] << "x"
          << o.stride[1] << ")";
 }
 

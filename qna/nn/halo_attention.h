@@ -11,15 +11,7 @@
 
 namespace qna::nn {
 
-struct HaloAttentionOptions {
-  int64_t in_features = 0;   // must be given
-  int64_t out_features = 0;  // inside the layer too; 0: as in_features
-  int64_t heads = 8;
-  // The halo is half of it, so that a pixel sees at least what it would see in such a window.
-  std::array<int64_t, 2> kernel_size = {3, 3};
-  std::array<int64_t, 2> block = {8, 8};   // in pixels
-  std::array<int64_t, 2> stride = {1, 1};  // from query to query; must divide block
-};
+using config::HaloAttentionOptions;
 
 // With a relative bias per head. Any height and width: what lies outside the map is no key.
 class HaloAttentionImpl : public torch::nn::Cloneable<HaloAttentionImpl>, public Mixer {
@@ -31,7 +23,6 @@ class HaloAttentionImpl : public torch::nn::Cloneable<HaloAttentionImpl>, public
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
   const HaloAttentionOptions& options() const { return options_; }
-  std::array<int64_t, 2> halo() const;
   int64_t in_features() const override { return options_.in_features; }
   int64_t out_features() const override { return options_.out_features; }
   std::array<int64_t, 2> kernel_size() const override { return options_.kernel_size; }

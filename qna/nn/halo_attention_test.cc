@@ -14,7 +14,7 @@ using ops::testing::near;
 Tensor by_loops(const HaloAttention& layer, const Tensor& x, const Tensor& mask) {
   torch::NoGradGuard no_grad;
   const HaloAttentionOptions& o = layer->options();
-  const auto halo = layer->halo();
+  const auto halo = layer->options().halo();
   const int64_t batch = x.size(0), height = x.size(1), width = x.size(2);
   const int64_t dim = o.out_features / o.heads;
   const Tensor map = at_valid(x, mask).to(torch::kDouble);

@@ -16,23 +16,4 @@ void check_map(const torch::Tensor& x, int64_t features, const torch::Tensor& ma
         mask.defined() ? ops::sizes_text(mask.sizes()) : "");
 }
 
-void check_heads(int64_t heads, int64_t features, const char* layer) {
-  check(heads >= 1 && features % heads == 0,
-        "{}: heads must be at least 1 and divide features ({}), got {}", layer, features, heads);
-}
-
-void check_at_least_one(std::array<int64_t, 2> values, const char* name, const char* layer) {
-  for (int axis = 0; axis < 2; ++axis) {
-    check(values[axis] >= 1, "{}: {} ({}) must be at least 1, got {}", layer, name,
-          axis == 0 ? "height" : "width", values[axis]);
-  }
-}
-
-std::array<int64_t, 4> same_padding(std::array<int64_t, 2> kernel_size,
-                                    std::array<int64_t, 2> dilation) {
-  const int64_t rows = (kernel_size[0] - 1) * dilation[0];
-  const int64_t columns = (kernel_size[1] - 1) * dilation[1];
-  return {rows / 2, rows - rows / 2, columns / 2, columns - columns / 2};
-}
-
 }  // namespace qna::nn

@@ -4,9 +4,12 @@
 #include <torch/types.h>
 
 #include <array>
-#include <optional>
+
+#include "qna/config/layers.h"
 
 namespace qna::nn {
+
+using config::same_padding;
 
 class Mixer {
  public:
@@ -22,15 +25,7 @@ class Mixer {
   virtual std::array<int64_t, 2> stride() const = 0;
 };
 
-// Checks at the door that the layers share; all throw qna::Error that begins with `layer`.
+// Check at the door that the layers share: throws qna::Error that begins with `layer`.
 void check_map(const torch::Tensor& x, int64_t features, const torch::Tensor& mask,
                const char* layer);
-void check_heads(int64_t heads, int64_t features, const char* layer);
-void check_at_least_one(std::array<int64_t, 2> values, const char* name, const char* layer);
-
-// top, bottom, left, right: half the window, so that stride 1 keeps the size. An even window gets
-// its extra row and column at the bottom and right.
-std::array<int64_t, 4> same_padding(std::array<int64_t, 2> kernel_size,
-                                    std::array<int64_t, 2> dilation = {1, 1});
-
 }  // namespace qna::nn

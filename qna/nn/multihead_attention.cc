@@ -80,9 +80,4 @@ torch::Tensor MultiheadAttentionImpl::forward(const torch::Tensor& query, const 
   return out_proj->forward(mixed.transpose(1, 2).flatten(2));
 }
 
-torch::Tensor MultiheadAttentionImpl::weights(const torch::Tensor& query, const torch::Tensor& key,
-                                              const torch::Tensor& mask) {
-  return softmax_weights(queries_and_keys(query, key), mask).mean(1);
-}
-
 }  // namespace qna::nn

@@ -23,11 +23,6 @@ class MultiheadAttentionImpl : public torch::nn::Cloneable<MultiheadAttentionImp
   torch::Tensor forward(const torch::Tensor& query, const torch::Tensor& key,
                         const torch::Tensor& value, const torch::Tensor& mask = {});
 
-  // What forward() multiplies the values with, which it never forms as a whole; the mean over the
-  // heads: [B, N, S], each row sums to 1.
-  torch::Tensor weights(const torch::Tensor& query, const torch::Tensor& key,
-                        const torch::Tensor& mask = {});
-
   void reset() override;
 
   torch::Tensor in_proj_weight;  // rows: q, k, v, each [heads, dim]

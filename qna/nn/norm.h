@@ -3,9 +3,11 @@
 
 #include <torch/nn/modules/normalization.h>
 
+#include "qna/config/layers.h"
+
 namespace qna::nn {
 
-inline constexpr double kNormEpsilon = 1e-6;
+inline constexpr double kNormEpsilon = config::kBlockNormEpsilon;
 
 inline torch::nn::LayerNorm layer_norm(int64_t features) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}).eps(kNormEpsilon));

@@ -10,7 +10,7 @@ namespace qna::nn {
 namespace {
 
 constexpr double kEpsilon = 1e-6;
-constexpr int64_t kLearnedPlaces = 50;  // rows and columns with a vector of their own
+using config::kLearnedPlaces;
 
 }  // namespace
 

@@ -6,21 +6,12 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/pimpl.h>
 
+#include "qna/config/layers.h"
+
 namespace qna::nn {
 
-// Sines and cosines of the place relative to the image's size, or learned vectors per row and
-// column.
-enum class PositionKind { kSine, kLearned };
-
-// The shortest wave lies `waves` times in the image, the longest is about `temperature` times as
-// long. DETR's, the defaults, tell near places hardly apart.
-struct SineOptions {
-  double waves = 1;
-  double temperature = 10000;
-  bool centred = false;  // a position of the map lies in the middle of its pixels, not at their end
-
-  bool operator==(const SineOptions&) const = default;
-};
+using config::PositionKind;
+using config::SineOptions;
 
 class PositionCodeImpl : public torch::nn::Cloneable<PositionCodeImpl> {
  public:

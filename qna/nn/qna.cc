@@ -5,51 +5,16 @@
 
 #include "qna/base/error.h"
 #include "qna/nn/init.h"
-#include "qna/nn/mixer.h"
 
 namespace qna::nn {
 namespace {
 
 constexpr const char* kName = "QnA";
 
-// The options with every default filled in, checked.
-QnAOptions complete(QnAOptions o) {
-  check(o.in_features >= 1, "{}: in_features must be at least 1, got {}", kName, o.in_features);
-  check(o.features >= 0, "{}: features must be at least 1 (or 0: as out_features), got {}", kName,
-        o.features);
-  check(o.out_features >= 0, "{}: out_features must be at least 1 (or 0: as features), got {}",
-        kName, o.out_features);
-  if (o.out_features == 0) o.out_features = o.features == 0 ? o.in_features : o.features;
-  if (o.features == 0) o.features = o.out_features;
-  check_heads(o.heads, o.features, kName);
-  check(o.upsample >= 1 && o.upsample <= 64, "{}: upsample must be from 1 to 64, got {}", kName,
-        o.upsample);
-  if (o.upsample > 1) {
-    const int64_t needed = o.upsample * o.upsample;
-    // The default of 2 fits no up-sampling factor, so it stands for "not given".
-    check(o.queries == 0 || o.queries == needed || o.queries == QnAOptions{}.queries,
-          "{}: up-sampling by {} needs {} queries, got {}", kName, o.upsample, needed, o.queries);
-    o.queries = needed;
-    o.attention_scale = AttentionScale::kNone;
-  }
-  check(o.queries >= 1, "{}: queries must be at least 1, got {}", kName, o.queries);
-  check(o.attention_scale != AttentionScale::kSigned || o.queries * o.heads % 2 == 0,
-        "{}: a signed attention scale needs an even number of queries x heads, got {} x {}", kName,
-        o.queries, o.heads);
-  check_at_least_one(o.kernel_size, "kernel_size", kName);
-  check_at_least_one(o.stride, "stride", kName);
-  check_at_least_one(o.dilation, "dilation", kName);
-  if (!o.padding.has_value()) o.padding = same_padding(o.kernel_size, o.dilation);
-  for (const int64_t padding : *o.padding) {
-    check(padding >= 0, "{}: padding must be at least 0, got {}", kName, padding);
-  }
-  return o;
-}
-
 }  // namespace
 
 QnAImpl::QnAImpl(const QnAOptions& options)
-    : options_(complete(options)),
+    : options_(config::complete(options)),
       geometry_{options_.kernel_size, options_.stride, *options_.padding, options_.dilation} {
   QnAImpl::reset();
 }

@@ -5,43 +5,15 @@
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
-#include <array>
-#include <optional>
 #include <ostream>
 
+#include "qna/config/layers.h"
 #include "qna/ops/layer.h"
 
 namespace qna::nn {
 
-// How the attention maps of several queries are weighted before they are summed.
-enum class AttentionScale {
-  kPerTap,    // learned, per tap, query and head, from normal(0, 0.02): the paper's
-  kPerQuery,  // learned, per query and head, from normal(0, 0.02)
-  kOnes,      // learned, per tap, query and head, from 1
-  kAverage,   // fixed 1 / queries
-  kSigned,    // fixed +1 for the first half of (queries x heads), -1 for the other
-  kNone,      // fixed 1
-};
-
-struct QnAOptions {
-  int64_t in_features = 0;   // must be given
-  int64_t features = 0;      // D, inside the layer; 0: as out_features
-  int64_t out_features = 0;  // 0: as features, or as in_features if that is 0 too
-  int64_t heads = 8;
-  int64_t queries = 2;  // with upsample > 1 always upsample * upsample (2 and 0: not given)
-  std::array<int64_t, 2> kernel_size = {3, 3};  // height, width
-  std::array<int64_t, 2> stride = {1, 1};
-  std::array<int64_t, 2> dilation = {1, 1};
-  // top, bottom, left, right; nothing: half the window, so that stride 1 keeps the size. An even
-  // window gets its extra row and column at the bottom and right.
-  std::optional<std::array<int64_t, 4>> padding = std::nullopt;
-  int64_t upsample = 1;  // s: the map grows s times, each window's s * s queries fill a block
-  bool normalize_queries = true;
-  bool normalize_stop_gradient = false;  // the queries' norm counts as a constant
-  bool relative_bias = true;
-  AttentionScale attention_scale = AttentionScale::kPerTap;  // with upsample > 1: kNone is used
-  bool bias = false;                                         // biases of keys, values and output
-};
+using config::AttentionScale;
+using config::QnAOptions;
 
 // Attention in overlapping windows with learned queries.
 //

@@ -12,26 +12,6 @@ namespace {
 
 constexpr const char* kName = "Sasa";
 
-// The options with every default filled in, checked.
-SasaOptions complete(SasaOptions o) {
-  check(o.in_features >= 1, "{}: in_features must be at least 1, got {}", kName, o.in_features);
-  check(o.out_features >= 0, "{}: out_features must be at least 1 (or 0: as in_features), got {}",
-        kName, o.out_features);
-  if (o.out_features == 0) o.out_features = o.in_features;
-  check_heads(o.heads, o.out_features, kName);
-  check_at_least_one(o.kernel_size, "kernel_size", kName);
-  check_at_least_one(o.stride, "stride", kName);
-  check_at_least_one(o.dilation, "dilation", kName);
-  const auto half = same_padding(o.kernel_size, o.dilation);
-  if (!o.padding.has_value()) o.padding = half;
-  for (size_t side = 0; side < 4; ++side) {
-    const int64_t padding = (*o.padding)[side];
-    check(padding >= 0 && padding <= half[side],
-          "{}: padding must be from 0 to half the window ({}), got {}", kName, half[side], padding);
-  }
-  return o;
-}
-
 // Rows [groups, a, b] of a weight as [groups, b, a].
 torch::Tensor swap_rows(const torch::Tensor& weight, int64_t groups, int64_t a, int64_t b) {
   return weight.view({groups, a, b, weight.size(1)}).transpose(1, 2).reshape(weight.sizes());
@@ -40,7 +20,7 @@ torch::Tensor swap_rows(const torch::Tensor& weight, int64_t groups, int64_t a, 
 }  // namespace
 
 SasaImpl::SasaImpl(const SasaOptions& options)
-    : options_(complete(options)),
+    : options_(config::complete(options)),
       geometry_{options_.kernel_size, options_.stride, *options_.padding, options_.dilation} {
   SasaImpl::reset();
 }

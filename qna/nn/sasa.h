@@ -11,24 +11,8 @@
 
 namespace qna::nn {
 
-enum class SasaMethod {
-  kFused,   // our kernels: ops/sasa.h
-  kUnfold,  // all windows of keys and values side by side in memory, as public code does it
-};
-
-struct SasaOptions {
-  int64_t in_features = 0;   // must be given
-  int64_t out_features = 0;  // inside the layer too; 0: as in_features
-  int64_t heads = 8;
-  std::array<int64_t, 2> kernel_size = {3, 3};  // height, width
-  std::array<int64_t, 2> stride = {1, 1};
-  std::array<int64_t, 2> dilation = {1, 1};
-  // top, bottom, left, right; nothing: half the window, so that stride 1 keeps the size. At most
-  // that, so that every window has a pixel in its middle.
-  std::optional<std::array<int64_t, 4>> padding = std::nullopt;
-  bool relative_bias = true;
-  SasaMethod method = SasaMethod::kFused;
-};
+using config::SasaMethod;
+using config::SasaOptions;
 
 class SasaImpl : public torch::nn::Cloneable<SasaImpl>, public Mixer {
  public:

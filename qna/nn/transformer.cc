@@ -71,19 +71,15 @@ EncoderImpl::EncoderImpl(const TransformerOptions& options) : options_(options) 
 
 void EncoderImpl::reset() {
   layers = torch::nn::ModuleList();
-  const int64_t qna_end = options_.qna_first + options_.qna_replaced;
-  for (int64_t i = 0; i <= options_.encoder_blocks; ++i) {
-    if (i == options_.qna_first) {
-      for (int64_t n = 0; n < options_.qna_blocks; ++n)
-        layers->push_back(Block(options_.qna_block));
+  for (const bool is_qna : options_.encoder_layers()) {
+    if (is_qna) {
+      layers->push_back(Block(options_.qna_block));
+    } else {
+      layers->push_back(EncoderLayer(options_));
     }
-    const bool replaced = i >= options_.qna_first && i < qna_end;
-    if (i < options_.encoder_blocks && !replaced) layers->push_back(EncoderLayer(options_));
   }
   register_module("layers", layers);
-  // QnA blocks are pre-norm: behind the last one the sum has not been normalised yet.
-  const bool qna_last = options_.qna_blocks > 0 && qna_end >= options_.encoder_blocks;
-  if (options_.pre_norm || qna_last) norm = register_module("norm", layer_norm(options_));
+  if (options_.has_encoder_norm()) norm = register_module("norm", layer_norm(options_));
 }
 
 torch::Tensor EncoderImpl::forward(const torch::Tensor& x, const torch::Tensor& positions,
@@ -103,17 +99,6 @@ torch::Tensor EncoderImpl::forward(const torch::Tensor& x, const torch::Tensor& 
   return norm ? norm->forward(map) : map;
 }
 
-void EncoderImpl::forget_packed_weights() {
-  for (const auto& layer : *layers) {
-    if (auto* block = layer->as<BlockImpl>()) block->forget_packed_weights();
-  }
-}
-
-void EncoderImpl::train(bool on) {
-  Module::train(on);
-  forget_packed_weights();
-}
-
 // ---- decoder ----
 
 DecoderLayerImpl::DecoderLayerImpl(const TransformerOptions& options) : options_(options) {
@@ -130,15 +115,11 @@ void DecoderLayerImpl::reset() {
   norm3 = register_module("norm3", layer_norm(options_));
 }
 
-torch::Tensor DecoderLayerImpl::attend_to_each_other(const torch::Tensor& x, const Memory& memory) {
+torch::Tensor DecoderLayerImpl::forward(const torch::Tensor& x, const Memory& memory) {
   const auto attend = [&](const torch::Tensor& y) {
     const torch::Tensor placed = y + memory.queries;
     return nn::dropout(self_attn->forward(placed, placed, y), options_.dropout, is_training());
   };
-  return options_.pre_norm ? x + attend(norm1->forward(x)) : norm1->forward(x + attend(x));
-}
-
-torch::Tensor DecoderLayerImpl::forward(const torch::Tensor& x, const Memory& memory) {
   const auto look = [&](const torch::Tensor& y) {
     return nn::dropout(
         multihead_attn->forward(y + memory.queries, memory.keys, memory.values, memory.mask),
@@ -147,19 +128,14 @@ torch::Tensor DecoderLayerImpl::forward(const torch::Tensor& x, const Memory& me
   const auto mlp = [&](const torch::Tensor& y) {
     return feed_forward(y, linear1, linear2, options_.dropout, is_training());
   };
-  torch::Tensor y = attend_to_each_other(x, memory);
   if (options_.pre_norm) {
+    torch::Tensor y = x + attend(norm1->forward(x));
     y = y + look(norm2->forward(y));
     return y + mlp(norm3->forward(y));
   }
+  torch::Tensor y = norm1->forward(x + attend(x));
   y = norm2->forward(y + look(y));
   return norm3->forward(y + mlp(y));
-}
-
-torch::Tensor DecoderLayerImpl::attention(const torch::Tensor& x, const Memory& memory) {
-  torch::Tensor y = attend_to_each_other(x, memory);
-  if (options_.pre_norm) y = norm2->forward(y);
-  return multihead_attn->weights(y + memory.queries, memory.keys, memory.mask);
 }
 
 DecoderImpl::DecoderImpl(const TransformerOptions& options) : options_(options) {
@@ -173,16 +149,11 @@ void DecoderImpl::reset() {
   norm = register_module("norm", layer_norm(options_));
 }
 
-namespace {
-// What the first layer starts from: nothing but the queries, which every layer adds.
-torch::Tensor start(const DecoderImpl::Memory& memory) {
-  return torch::zeros({memory.values.size(0), memory.queries.size(-2), memory.values.size(2)},
-                      memory.values.options());
-}
-}  // namespace
-
 torch::Tensor DecoderImpl::forward(Memory memory, const NextQueries& next_queries) {
-  torch::Tensor x = start(memory);
+  // The first layer starts from nothing but the queries, which every layer adds.
+  torch::Tensor x =
+      torch::zeros({memory.values.size(0), memory.queries.size(-2), memory.values.size(2)},
+                   memory.values.options());
   std::vector<torch::Tensor> results;
   for (const auto& layer : *layers) {
     x = layer->as<DecoderLayerImpl>()->forward(x, memory);
@@ -192,28 +163,10 @@ torch::Tensor DecoderImpl::forward(Memory memory, const NextQueries& next_querie
   return torch::stack(results);
 }
 
-torch::Tensor DecoderImpl::attention(Memory memory, const NextQueries& next_queries) {
-  torch::Tensor x = start(memory);
-  for (size_t i = 0; i + 1 < layers->size(); ++i) {
-    x = layers->at<DecoderLayerImpl>(i).forward(x, memory);
-    if (next_queries) memory.queries = next_queries(norm->forward(x));
-  }
-  return layers->at<DecoderLayerImpl>(layers->size() - 1).attention(x, memory);
-}
-
 // ---- both ----
 
-TransformerImpl::TransformerImpl(const TransformerOptions& options) : options_(options) {
-  const TransformerOptions& o = options;
-  check(o.feedforward >= 1, "Transformer: feedforward must be at least 1, got {}", o.feedforward);
-  check(o.encoder_blocks >= 0, "Transformer: encoder_blocks must be at least 0, got {}",
-        o.encoder_blocks);
-  check(o.decoder_blocks >= 1, "Transformer: decoder_blocks must be at least 1, got {}",
-        o.decoder_blocks);
-  check(o.qna_blocks >= 0 && o.qna_first >= 0 && o.qna_replaced >= 0 &&
-            o.qna_first + o.qna_replaced <= o.encoder_blocks,
-        "Transformer: QnA blocks must replace some of the {} encoder blocks, got {} from block {}",
-        o.encoder_blocks, o.qna_replaced, o.qna_first);
+TransformerImpl::TransformerImpl(const TransformerOptions& options)
+    : options_(config::complete(options)) {
   TransformerImpl::reset();
 }
 
@@ -221,16 +174,6 @@ void TransformerImpl::reset() {
   encoder = register_module("encoder", Encoder(options_));
   decoder = register_module("decoder", Decoder(options_));
 }
-
-namespace {
-DecoderImpl::Memory decoder_memory(const torch::Tensor& memory, const torch::Tensor& positions,
-                                   const torch::Tensor& mask, const torch::Tensor& queries) {
-  return {.queries = queries,
-          .values = memory.flatten(1, 2),
-          .keys = (memory + positions).flatten(1, 2),
-          .mask = mask.defined() ? mask.flatten(1, 2) : mask};
-}
-}  // namespace
 
 torch::Tensor TransformerImpl::forward_encoder(const torch::Tensor& x,
                                                const torch::Tensor& positions,
@@ -243,17 +186,11 @@ torch::Tensor TransformerImpl::forward_decoder(const torch::Tensor& memory,
                                                const torch::Tensor& mask,
                                                const torch::Tensor& queries,
                                                const DecoderImpl::NextQueries& next_queries) {
-  return decoder->forward(decoder_memory(memory, positions, mask, queries), next_queries);
-}
-
-torch::Tensor TransformerImpl::decoder_attention(const torch::Tensor& memory,
-                                                 const torch::Tensor& positions,
-                                                 const torch::Tensor& mask,
-                                                 const torch::Tensor& queries,
-                                                 const DecoderImpl::NextQueries& next_queries) {
-  const torch::Tensor weights =
-      decoder->attention(decoder_memory(memory, positions, mask, queries), next_queries);
-  return weights.view({memory.size(0), queries.size(-2), memory.size(1), memory.size(2)});
+  return decoder->forward({.queries = queries,
+                           .values = memory.flatten(1, 2),
+                           .keys = (memory + positions).flatten(1, 2),
+                           .mask = mask.defined() ? mask.flatten(1, 2) : mask},
+                          next_queries);
 }
 
 }  // namespace qna::nn

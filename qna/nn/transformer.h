@@ -19,21 +19,7 @@
 
 namespace qna::nn {
 
-struct TransformerOptions {
-  int64_t features = 256;
-  int64_t heads = 8;
-  int64_t encoder_blocks = 6;  // before any is replaced
-  int64_t decoder_blocks = 6;
-  int64_t feedforward = 2048;
-  double dropout = 0.1;
-  bool pre_norm = false;  // LayerNorm before each branch, or behind each sum
-
-  // Encoder blocks qna_first to qna_first + qna_replaced are replaced by qna_blocks of these.
-  int64_t qna_blocks = 0;
-  int64_t qna_replaced = 0;
-  int64_t qna_first = 0;
-  BlockOptions qna_block = {};
-};
+using config::TransformerOptions;
 
 // Attention between all positions, then two products with ReLU between.
 class EncoderLayerImpl : public torch::nn::Cloneable<EncoderLayerImpl> {
@@ -61,8 +47,6 @@ class EncoderImpl : public torch::nn::Cloneable<EncoderImpl> {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& positions,
                         const torch::Tensor& mask);
   void reset() override;
-  void train(bool on = true) override;
-  void forget_packed_weights();
 
   torch::nn::ModuleList layers{nullptr};  // of EncoderLayer and Block, in the order they run
   torch::nn::LayerNorm norm{nullptr};     // where the last layer leaves its sum as it is
@@ -85,8 +69,6 @@ class DecoderLayerImpl : public torch::nn::Cloneable<DecoderLayerImpl> {
     torch::Tensor mask;     // [B, N] bool, true takes part
   };
   torch::Tensor forward(const torch::Tensor& x, const Memory& memory);  // x [B, Q, C]
-  // Where the queries look: [B, Q, N], the mean over the heads.
-  torch::Tensor attention(const torch::Tensor& x, const Memory& memory);
   void reset() override;
 
   MultiheadAttention self_attn{nullptr}, multihead_attn{nullptr};
@@ -94,7 +76,6 @@ class DecoderLayerImpl : public torch::nn::Cloneable<DecoderLayerImpl> {
   torch::nn::LayerNorm norm1{nullptr}, norm2{nullptr}, norm3{nullptr};
 
  private:
-  torch::Tensor attend_to_each_other(const torch::Tensor& x, const Memory& memory);
   TransformerOptions options_;
 };
 TORCH_MODULE(DecoderLayer);
@@ -107,8 +88,6 @@ class DecoderImpl : public torch::nn::Cloneable<DecoderImpl> {
   // of the layer behind of a layer's result; without it all layers have the same.
   using NextQueries = std::function<torch::Tensor(const torch::Tensor& result)>;
   torch::Tensor forward(Memory memory, const NextQueries& next_queries = {});
-  // Where the queries of the last layer look: [B, Q, N].
-  torch::Tensor attention(Memory memory, const NextQueries& next_queries = {});
   void reset() override;
 
   torch::nn::ModuleList layers{nullptr};
@@ -130,10 +109,6 @@ class TransformerImpl : public torch::nn::Cloneable<TransformerImpl> {
   torch::Tensor forward_decoder(const torch::Tensor& memory, const torch::Tensor& positions,
                                 const torch::Tensor& mask, const torch::Tensor& queries,
                                 const DecoderImpl::NextQueries& next_queries = {});
-  // For pictures: where each query of the last decoder layer looks, [B, Q, H, W]. Each sums to 1.
-  torch::Tensor decoder_attention(const torch::Tensor& memory, const torch::Tensor& positions,
-                                  const torch::Tensor& mask, const torch::Tensor& queries,
-                                  const DecoderImpl::NextQueries& next_queries = {});
   void reset() override;
 
   Encoder encoder{nullptr};

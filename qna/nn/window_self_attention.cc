@@ -51,19 +51,7 @@ torch::Tensor resize_relative_bias(const torch::Tensor& table, std::array<int64_
 }
 
 WindowSelfAttentionImpl::WindowSelfAttentionImpl(const WindowSelfAttentionOptions& options)
-    : options_(options) {
-  const auto& o = options_;
-  check(o.features >= 1, "{}: features must be at least 1, got {}", kName, o.features);
-  check_heads(o.heads, o.features, kName);
-  check(o.window[0] >= 1 && o.window[1] >= 1, "{}: window must be at least 1 x 1, got {} x {}",
-        kName, o.window[0], o.window[1]);
-  for (int axis = 0; axis < 2; ++axis) {
-    check(o.shift[axis] >= 0 && o.shift[axis] < o.window[axis],
-          "{}: shift must be from 0 to below the window ({} x {}), got {} x {}", kName, o.window[0],
-          o.window[1], o.shift[0], o.shift[1]);
-    check(!o.global || o.shift[axis] == 0, "{}: over the whole map there is no shift, got {} x {}",
-          kName, o.shift[0], o.shift[1]);
-  }
+    : options_(config::complete(options)) {
   WindowSelfAttentionImpl::reset();
 }
 
@@ -94,20 +82,19 @@ torch::Tensor WindowSelfAttentionImpl::forward(const torch::Tensor& x, const tor
   return proj->forward(mix(qkv->forward(zero_masked(x, mask)), mask));
 }
 
-torch::Tensor WindowSelfAttentionImpl::mix(const torch::Tensor& qkv, const torch::Tensor& mask,
-                                           const torch::Tensor& bias) const {
-  const bool by_size = options_.global || options_.shift != std::array<int64_t, 2>{0, 0};
-  if (!by_size || !mask.defined()) return attend(qkv, mask, bias);
+torch::Tensor WindowSelfAttentionImpl::mix(const torch::Tensor& qkv,
+                                           const torch::Tensor& mask) const {
+  const bool by_size = options_.global || options_.shifted();
+  if (!by_size || !mask.defined()) return attend(qkv, mask);
   const auto run = [&](const torch::Tensor& image, const torch::Tensor& keys) {
-    return attend(image, keys, bias);
+    return attend(image, keys);
   };
   return as_batch(on_each_image(qkv, mask, run), qkv.size(1), qkv.size(2));
 }
 
-torch::Tensor WindowSelfAttentionImpl::attend(const torch::Tensor& qkv, const torch::Tensor& mask,
-                                              const torch::Tensor& given_bias) const {
-  const torch::Tensor bias =
-      given_bias.defined() ? given_bias : bias_for(window_on(qkv.size(1), qkv.size(2)));
+torch::Tensor WindowSelfAttentionImpl::attend(const torch::Tensor& qkv,
+                                              const torch::Tensor& mask) const {
+  const torch::Tensor bias = bias_for(window_on(qkv.size(1), qkv.size(2)));
   std::array<int64_t, 2> shift = options_.shift;
   for (int axis = 0; axis < 2; ++axis) {
     if (qkv.size(1 + axis) <= options_.window[axis]) shift[axis] = 0;
@@ -160,7 +147,7 @@ void WindowSelfAttentionImpl::pretty_print(std::ostream& stream) const {
     stream << "global)";
   } else {
     stream << options_.window[0] << "x" << options_.window[1];
-    if (options_.shift != std::array<int64_t, 2>{0, 0}) {
+    if (options_.shifted()) {
       stream << ", shift=" << options_.shift[0] << "x" << options_.shift[1];
     }
     stream << ")";

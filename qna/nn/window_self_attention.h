@@ -8,26 +8,12 @@
 
 #include <array>
 
+#include "qna/config/layers.h"
+
 namespace qna::nn {
 
-enum class AttentionMethod {
-  kFused,  // our kernels: ops/self_attention.h
-  kSdpa,   // at::scaled_dot_product_attention
-};
-
-struct WindowSelfAttentionOptions {
-  int64_t features = 0;  // must be given
-  int64_t heads = 8;
-  // Of the relative bias, and of attention unless it is global.
-  std::array<int64_t, 2> window = {7, 7};
-  // Attention over the whole map; the table, made for `window`, is resized to the map at hand.
-  bool global = false;
-  // Where the second window begins: the windows before it, at the top and left, are as narrow. That
-  // is Swin's cyclic shift, with its mask between regions that are not neighbours. Along an axis on
-  // which one window holds the whole map there is no shift.
-  std::array<int64_t, 2> shift = {0, 0};
-  AttentionMethod method = AttentionMethod::kFused;
-};
+using config::AttentionMethod;
+using config::WindowSelfAttentionOptions;
 
 // Any height and width: the windows at the bottom and right edge hold what is left of the map. That
 // is the same as padding the map and masking what was added. Over the whole map, and with a shift,
@@ -40,16 +26,6 @@ class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionI
   // whatever stands there, and is no key.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
 
-  // What stands between the two products: qkv [B, H, W, 3 * features] -> [B, H, W, features].
-  // bias: that of bias_for, if it is at hand; else undefined.
-  torch::Tensor mix(const torch::Tensor& qkv, const torch::Tensor& mask,
-                    const torch::Tensor& bias = {}) const;
-
-  // The windows on a map of this size.
-  std::array<int64_t, 2> window_on(int64_t height, int64_t width) const;
-  // The table for these windows: [heads, 2 wh - 1, 2 ww - 1] or larger, indexed by key minus query.
-  torch::Tensor bias_for(std::array<int64_t, 2> window) const;
-
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
   const WindowSelfAttentionOptions& options() const { return options_; }
@@ -59,8 +35,13 @@ class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionI
   torch::Tensor relative_bias;      // [2 wh - 1, 2 ww - 1, heads], indexed by query minus key
 
  private:
-  torch::Tensor attend(const torch::Tensor& qkv, const torch::Tensor& mask,
-                       const torch::Tensor& bias) const;
+  // The windows on a map of this size.
+  std::array<int64_t, 2> window_on(int64_t height, int64_t width) const;
+  // The table for these windows: [heads, 2 wh - 1, 2 ww - 1] or larger, indexed by key minus query.
+  torch::Tensor bias_for(std::array<int64_t, 2> window) const;
+  // What stands between the two products: qkv [B, H, W, 3 * features] -> [B, H, W, features].
+  torch::Tensor mix(const torch::Tensor& qkv, const torch::Tensor& mask) const;
+  torch::Tensor attend(const torch::Tensor& qkv, const torch::Tensor& mask) const;
   // The two methods, on a map with the shift it needs.
   torch::Tensor attend_fused(const torch::Tensor& qkv, const torch::Tensor& mask,
                              const torch::Tensor& bias, std::array<int64_t, 2> shift) const;

@@ -184,6 +184,11 @@ at::Tensor layer(const at::Tensor& x, const LayerParameters& p, const OptionalTe
                  geometry.dilation, upsample);
 }
 
+bool layer_branch_is_fused(const at::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat &&
+         !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
 at::Tensor layer_branch(const at::Tensor& x, const LayerParameters& p, const OptionalTensor& mask,
                         const WindowGeometry& geometry, const LayerBranch& branch) {
   const WindowShape shape = layer_shape(x, p, mask, geometry, /*upsample=*/1);
@@ -193,9 +198,8 @@ at::Tensor layer_branch(const at::Tensor& x, const LayerParameters& p, const Opt
         "layer_branch: x, {}, cannot be added to {} x {} x {} outputs", sizes_text(x.sizes()),
         shape.out_height(), shape.out_width(), p.out_weight.size(2));
   check_sizes(branch.keep, {x.size(0)}, "[batch]", "keep", "layer_branch");
-  const bool fused = x.device().is_cpu() && x.scalar_type() == at::kFloat &&
-                     !at::autocast::is_autocast_enabled(at::kCPU) &&
-                     !(branch.keep.has_value() && branch.keep->requires_grad());
+  const bool fused =
+      layer_branch_is_fused(x) && !(branch.keep.has_value() && branch.keep->requires_grad());
   if (!fused) {
     const at::Tensor normed = at::layer_norm(x, {x.size(3)}, {}, {}, branch.epsilon);
     at::Tensor y = layer(normed, p, taking_part, geometry);

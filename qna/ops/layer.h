@@ -43,6 +43,7 @@ struct LayerBranch {
 
 // In float32 on the CPU, outside autocast, one fused kernel forward and one backward; x and the map
 // of values and scores are kept. Elsewhere by layer_norm and layer.
+bool layer_branch_is_fused(const at::Tensor& x);
 at::Tensor layer_branch(const at::Tensor& x, const LayerParameters& parameters,
                         const OptionalTensor& mask, const WindowGeometry& geometry,
                         const LayerBranch& branch);

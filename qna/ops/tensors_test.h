@@ -12,6 +12,7 @@
 #include "qna/base/error.h"
 #include "qna/kernels/implementation.h"
 #include "qna/ops/geometry.h"
+#include "tests/support/complaint.h"
 
 namespace qna::ops::testing {
 
@@ -51,27 +52,8 @@ inline OptionalTensor leaf(const OptionalTensor& tensor, at::ScalarType type,
   return tensor.has_value() ? OptionalTensor(leaf(*tensor, type, requires_grad)) : std::nullopt;
 }
 
-// What `run` complains about; "" if it does not. Anything but a qna::Error fails the test.
-template <typename Run>
-std::string complaint(const Run& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "not a qna::Error: " << error.what();
-  }
-  return "";
-}
-
-template <typename Run>
-void expect_complaint(const Run& run, std::initializer_list<const char*> words) {
-  const std::string said = complaint(run);
-  EXPECT_NE(said, "") << "no complaint with " << *words.begin();
-  for (const char* word : words) {
-    EXPECT_NE(said.find(word), std::string::npos) << "no '" << word << "' in: " << said;
-  }
-}
+using qna::testing::complaint;
+using qna::testing::expect_complaint;
 
 // Ends with no implementation forced.
 struct ForcedImplementation {

@@ -8,9 +8,8 @@
 #include "qna/base/error.h"
 #include "qna/data/picture_dataset.h"
 #include "qna/format/fields.h"
+#include "qna/predict/reconstruct.h"
 #include "qna/tasks/batch_tensor.h"
-#include "qna/tasks/image_metrics.h"
-#include "qna/tasks/reconstruct.h"
 
 namespace qna::tasks {
 namespace {
@@ -28,14 +27,19 @@ Tensor readable(const data::Batch& batch, int64_t first, int64_t last) {
   return all.index_select(0, torch::tensor(slots, torch::kLong));
 }
 
+// From a network's numbers to 0 .. 1.
+Tensor to_unit(const Tensor& x, const config::Preprocess& preprocess) {
+  return x.to(torch::kFloat) * torch::tensor(preprocess.std) + torch::tensor(preprocess.mean);
+}
+
 // InstanceNorm of a map of one pixel is 0 for every picture.
-void check_size(const models::AutoEncoderConfig& config, const std::array<int64_t, 2>& size) {
+void check_size(const config::AutoEncoderConfig& config, const std::array<int64_t, 2>& size) {
   constexpr int64_t kLeast = 7;  // for SSIM
   check(size[0] >= kLeast && size[1] >= kLeast,
         "recipe: preprocess.crop must be at least {} x {}, got {} x {}", kLeast, kLeast, size[0],
         size[1]);
-  if (config.encoder == models::EncoderLayer::kQnA) return;
-  const bool before_pooling = config.encoder == models::EncoderLayer::kConvPool;
+  if (config.encoder == config::EncoderLayer::kQnA) return;
+  const bool before_pooling = config.encoder == config::EncoderLayer::kConvPool;
   const int64_t stride = before_pooling ? config.stride() / config.factor : config.stride();
   check(size[0] > stride || size[1] > stride,
         "recipe: preprocess.crop must be larger than {}, so that InstanceNorm has more than one "
@@ -51,7 +55,7 @@ AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections) {
   const format::Fields model = fields.table("model");
   model("weights", o.weights);
   try {
-    o.config = models::auto_encoder_config_from_json(model.table("config").object());
+    o.config = config::auto_encoder_config_from_json(model.table("config").object());
   } catch (const Error& error) {
     fail("recipe: model.config: {}", error.what());
   }
@@ -67,7 +71,7 @@ AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections) {
                                {"mean", std::vector<double>(o.config.channels, 0.5)},
                                {"std", std::vector<double>(o.config.channels, 0.5)}};
   preprocess.update(fields.table("preprocess").object());
-  o.preprocess = data::preprocess_from_json(preprocess, "recipe: preprocess");
+  o.preprocess = config::preprocess_from_json(preprocess, "recipe: preprocess");
   check(o.preprocess.crop[0] > 0, "recipe: preprocess.crop must be a size, got 0");
   check_size(o.config, o.preprocess.crop);
   check(o.preprocess.channels() == o.config.channels,
@@ -75,48 +79,6 @@ AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections) {
         o.config.channels, o.preprocess.channels());
   fields.refuse_unknown();
   return o;
-}
-
-Reconstruction evaluate_reconstruction(models::AutoEncoder& model, data::Loader& loader,
-                                       const data::Preprocess& preprocess, const Run& run,
-                                       const Task::Tell& tell) {
-  const torch::InferenceMode inference;
-  Tensor sums = torch::zeros({5}, torch::kDouble);  // pictures, and of each metric
-  Tensor power = torch::zeros({preprocess.crop[0], preprocess.crop[1]}, torch::kDouble);
-  loader.start(0);
-  int64_t done = 0;
-  while (std::optional<data::Batch> batch = loader.next()) {
-    const Tensor images = readable(*batch, 0, batch->count);
-    if (images.size(0) > 0) {
-      const Tensor wanted = to_unit(images, preprocess);
-      const Tensor made = to_unit(model->forward(images), preprocess).clamp(0, 1);
-      sums[0] += static_cast<double>(images.size(0));
-      sums[1] += mean_absolute_error(made, wanted).sum();
-      sums[2] += mean_squared_error(made, wanted).sum();
-      sums[3] += psnr(made, wanted).sum();
-      sums[4] += ssim(made, wanted).sum();
-      power += error_power(made - wanted);
-    }
-    loader.recycle(std::move(*batch));
-    tell(++done, loader.batches());
-  }
-  run.sum(sums);
-  run.sum(power);
-  const double count = sums[0].item<double>();
-  check(count > 0, "evaluation: none of the pictures could be read");
-  const auto mean = [&](int64_t i) { return sums[i].item<double>() / count; };
-  return {.l1 = mean(1), .mse = mean(2), .psnr = mean(3), .ssim = mean(4), .error_power = power};
-}
-
-Metrics metrics_of(const Reconstruction& r, const models::AutoEncoderConfig& config) {
-  Metrics metrics = {{"L1", r.l1}, {"MSE", r.mse}, {"PSNR", r.psnr}, {"SSIM", r.ssim}};
-  const int64_t height = r.error_power.size(0), width = r.error_power.size(1);
-  for (int64_t period = config.factor; period < config.stride(); period *= config.factor) {
-    const bool fits = height % period == 0 && width % period == 0;
-    if (!fits || std::min(height, width) < 8 * period) break;
-    metrics.emplace_back(fmt::format("grid{}", period), grid_energy(r.error_power, period));
-  }
-  return metrics;
 }
 
 AutoEncoding::AutoEncoding(const nlohmann::json& sections, const Run& run)
@@ -139,8 +101,8 @@ AutoEncoding::AutoEncoding(const nlohmann::json& sections, const Run& run)
 }
 
 std::vector<std::string> AutoEncoding::describe() const {
-  const int64_t parameters = models::parameter_count(options_.config);
-  const auto config = models::to_json(options_.config);
+  const int64_t parameters = config::parameter_count(options_.config);
+  const auto config = config::to_json(options_.config);
   const auto& size = options_.preprocess.crop;
   return {fmt::format(
               "model  auto-encoder {} / {}, {:.2f} M parameters, code 1/{} of {} x {} pixels",
@@ -173,14 +135,17 @@ Tensor AutoEncoding::loss(int64_t part, int64_t parts) {
 }
 
 Metrics AutoEncoding::evaluate(const Tell& tell) {
-  return metrics_of(evaluate_reconstruction(model_, *val_, options_.preprocess, run_, tell),
-                    options_.config);
+  engine::Context context(run_.threads);
+  return predict::metrics_of(
+      predict::evaluate_auto_encoder(checkpoint::serving_model(model_, info()), *val_,
+                                     options_.preprocess, context, evaluation_run(run_, tell)));
 }
 
 void AutoEncoding::save(const std::string& path, const nlohmann::json& training,
                         const NamedTensors& extra) {
-  checkpoint::save_auto_encoder(
-      path, model_, {.preprocess = options_.preprocess, .training = training}, at::kFloat, extra);
+  checkpoint::ModelInfo about = info();
+  about.training = training;
+  checkpoint::save_auto_encoder(path, model_, about, at::kFloat, extra);
 }
 
 std::vector<std::string> AutoEncoding::broken() const {
@@ -193,12 +158,14 @@ void AutoEncoding::add_to_report(report::TrainingReport& report) {
   constexpr int64_t kPictures = 12;
   report::Gallery gallery{.title = "Originals, and what became of them", .pictures = {}};
   const int64_t count = std::min(kPictures, val_set_->size());
+  const engine::Model model = checkpoint::serving_model(model_, info());
+  engine::Context context(run_.threads);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t picture = i * val_set_->size() / count;
     try {
       const image::Image photo = val_set_->read(picture, options_.preprocess.channels());
       gallery.pictures.push_back(
-          {reconstruct(model_, photo, options_.preprocess).side_by_side(),
+          {predict::reconstruct(model, photo, options_.preprocess, context).side_by_side(),
            std::filesystem::path(val_set_->name(picture)).filename().string()});
     } catch (const Error&) {
       continue;  // it is in the list of broken ones

@@ -12,7 +12,7 @@ namespace qna::tasks {
 
 struct AutoEncodingOptions {
   // [model]
-  models::AutoEncoderConfig config;  // [model.config]
+  config::AutoEncoderConfig config;  // [model.config]
   std::string weights;               // a file to start from
 
   // [data]
@@ -20,29 +20,11 @@ struct AutoEncodingOptions {
   int64_t val_count = 1000;  // the last ones are for validation
   ReadingOptions reading;
 
-  data::Preprocess preprocess;  // [preprocess]
+  config::Preprocess preprocess;  // [preprocess]
 };
 
 // sections: model, data, preprocess. Throws qna::Error that begins with "recipe: ".
 AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections);
-
-// Means over pictures, of numbers from 0 to 1.
-struct Reconstruction {
-  double l1 = 0;
-  double mse = 0;
-  double psnr = 0;
-  double ssim = 0;
-  torch::Tensor error_power;  // see image_metrics.h
-};
-
-// The loader must be one of evaluation; it is started here. The model must be in evaluation mode.
-Reconstruction evaluate_reconstruction(models::AutoEncoder& model, data::Loader& loader,
-                                       const data::Preprocess& preprocess, const Run& run,
-                                       const Task::Tell& tell);
-
-// By name, as in the log of a run: L1, MSE, PSNR, SSIM, and the grids that the network could leave
-// in pictures of this size.
-Metrics metrics_of(const Reconstruction& reconstruction, const models::AutoEncoderConfig& config);
 
 class AutoEncoding final : public Task {
  public:
@@ -64,6 +46,8 @@ class AutoEncoding final : public Task {
   std::vector<std::string> next_commands(const std::string& file) const override;
 
  private:
+  checkpoint::ModelInfo info() const { return {.preprocess = options_.preprocess}; }
+
   const Run run_;
   const AutoEncodingOptions options_;
   std::shared_ptr<const data::Dataset> train_set_;

@@ -1,14 +1,11 @@
 #include "qna/tasks/classification.h"
 
-#include <torch/nn/functional/activation.h>
 #include <torch/types.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "qna/base/error.h"
-#include "qna/models/cost.h"
+#include "qna/config/cost.h"
 #include "qna/tasks/batch_tensor.h"
+#include "qna/tasks/reading_options.h"
 
 namespace qna::tasks {
 namespace {
@@ -24,47 +21,6 @@ data::LoaderOptions labelled_options(const ClassificationOptions& o, const Run& 
 }
 
 }  // namespace
-
-Evaluation evaluate(models::QnAViT& model, data::Loader& loader, const Run& run,
-                    const Task::Tell& tell) {
-  const torch::InferenceMode inference;
-  const int64_t classes = model->config().classes;
-  Evaluation result;
-  Tensor sums = torch::zeros({4}, torch::kDouble);  // pictures, loss, top 1, top 5
-  result.confusion = torch::zeros({classes, classes}, torch::kLong);
-  loader.start(0);
-  int64_t done = 0;
-  while (std::optional<data::Batch> batch = loader.next()) {
-    if (batch->count > 0) {
-      const Tensor logits = model->forward(images_of(*batch)).to(torch::kFloat);  // [B, classes]
-      const Tensor log_p = logits.log_softmax(-1);
-      const auto [best, order] = log_p.topk(std::min<int64_t>(5, classes));
-      for (int64_t i = 0; i < batch->count; ++i) {
-        const int64_t label = batch->labels[i];
-        if (label < 0) continue;  // a broken picture
-        const int64_t predicted = order[i][0].item<int64_t>();
-        sums[0] += 1;
-        sums[1] -= log_p[i][label].item<double>();
-        sums[2] += predicted == label;
-        sums[3] += (order[i] == label).any().item<bool>();
-        result.confusion[label][predicted] += 1;
-        result.predictions.push_back(
-            {batch->pictures[i], label, predicted, std::exp(best[i][0].item<double>())});
-      }
-    }
-    loader.recycle(std::move(*batch));
-    tell(++done, loader.batches());
-  }
-  run.sum(sums);
-  run.sum(result.confusion);
-  result.pictures = static_cast<int64_t>(sums[0].item<double>());
-  check(result.pictures > 0, "evaluation: none of the pictures could be read");
-  const double n = sums[0].item<double>();
-  result.loss = sums[1].item<double>() / n;
-  result.top1 = 100 * sums[2].item<double>() / n;
-  result.top5 = 100 * sums[3].item<double>() / n;
-  return result;
-}
 
 Classification::Classification(const nlohmann::json& sections, const Run& run)
     : run_(run), options_(classification_options(sections)) {
@@ -90,9 +46,9 @@ Classification::Classification(const nlohmann::json& sections, const Run& run)
 }
 
 std::vector<std::string> Classification::describe() const {
-  const models::QnAViTConfig& config = model_->config();
-  const models::Cost cost =
-      models::total_cost(models::layer_costs(config, config.image_size[0], config.image_size[1]));
+  const config::QnAViTConfig& config = model_->config();
+  const config::Cost cost =
+      config::total_cost(config::layer_costs(config, config.image_size[0], config.image_size[1]));
   std::vector<std::string> lines = {
       fmt::format("model  {}, {:.2f} M parameters, {:.3f} GFLOPs at {} x {} pixels", options_.model,
                   static_cast<double>(cost.parameters) / 1e6, cost.flops / 1e9,
@@ -135,7 +91,9 @@ Tensor Classification::loss(int64_t part, int64_t parts) {
 }
 
 Metrics Classification::evaluate(const Tell& tell) {
-  last_ = tasks::evaluate(model_, *val_, run_, tell);
+  engine::Context context(run_.threads);
+  last_ = predict::evaluate_classifier(checkpoint::serving_model(model_, info()), *val_, context,
+                                       evaluation_run(run_, tell));
   Metrics metrics = {{"top1", last_.top1}};
   if (model_->config().classes > 5) metrics.emplace_back("top5", last_.top5);
   metrics.emplace_back("loss", last_.loss);

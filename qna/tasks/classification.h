@@ -5,31 +5,10 @@
 
 #include "qna/checkpoint/model_file.h"
 #include "qna/data/loader.h"
-#include "qna/tasks/classification_options.h"
+#include "qna/recipe/classification_options.h"
 #include "qna/tasks/task.h"
 
 namespace qna::tasks {
-
-// What a model says of a data set.
-struct Evaluation {
-  int64_t pictures = 0;     // that could be read
-  double loss = 0;          // mean cross entropy with the true labels
-  double top1 = 0;          // percent
-  double top5 = 0;          // percent; with fewer than 6 classes it says nothing
-  torch::Tensor confusion;  // [classes, classes] of int64: true, predicted
-  // Of this process's share: picture, prediction and its probability.
-  struct Prediction {
-    int64_t picture;
-    int64_t label;
-    int64_t predicted;
-    double confidence;
-  };
-  std::vector<Prediction> predictions;
-};
-
-// The loader must be one of evaluation; it is started here. The model must be in evaluation mode.
-Evaluation evaluate(models::QnAViT& model, data::Loader& loader, const Run& run,
-                    const Task::Tell& tell);
 
 class Classification final : public Task {
  public:
@@ -62,7 +41,7 @@ class Classification final : public Task {
   std::unique_ptr<data::Loader> train_;
   std::unique_ptr<data::Loader> val_;
   data::Batch batch_;
-  Evaluation last_;
+  predict::Evaluation last_;
 };
 
 }  // namespace qna::tasks

@@ -1,17 +1,16 @@
 // What the report of a run shows of a classifier.
-#include <torch/types.h>
-
 #include <algorithm>
 
 #include "qna/image/color.h"
-#include "qna/tasks/attention_sheets.h"
+#include "qna/predict/attention.h"
+#include "qna/predict/attention_sheets.h"
+#include "qna/predict/input.h"
 #include "qna/tasks/classification.h"
-#include "qna/tasks/picture_tensor.h"
 
 namespace qna::tasks {
 namespace {
 
-using Prediction = Evaluation::Prediction;
+using Prediction = predict::Evaluation::Prediction;
 
 // Half of them wrong ones, the surest first, half of them right ones, spread over the set.
 std::vector<Prediction> choose_samples(const std::vector<Prediction>& all, size_t count) {
@@ -26,23 +25,32 @@ std::vector<Prediction> choose_samples(const std::vector<Prediction>& all, size_
   return wrong;
 }
 
+// The last layer with learned queries: near enough to the end to show what matters. Empty: none
+// attends.
+std::string layer_to_show(const engine::Model& model) {
+  std::string name;
+  bool learned = false;
+  for (const engine::AttentionLayer& layer : engine::typical_attention_layers(model)) {
+    if (learned && !layer.learned_queries) continue;
+    learned = layer.learned_queries;
+    name = layer.name;
+  }
+  return name;
+}
+
 }  // namespace
 
 void Classification::add_to_report(report::TrainingReport& report) {
   const std::vector<std::string>& classes = labels_;
   report.confusion.classes = classes;
-  const torch::Tensor counts = last_.confusion.contiguous();
-  const int64_t* data = counts.data_ptr<int64_t>();
-  report.confusion.counts.assign(data, data + counts.numel());
+  report.confusion.counts = last_.confusion;
 
   constexpr size_t kSamples = 24;
   constexpr size_t kAttention = 4;
-  const torch::InferenceMode inference;
+  const engine::Model model = checkpoint::serving_model(model_, info());
+  engine::Context context(run_.threads);
+  const std::string layer = layer_to_show(model);
   const std::vector<Prediction> chosen = choose_samples(last_.predictions, kSamples);
-  std::vector<std::string> layers;
-  for (const models::AttentionLayer& layer : models::typical_attention_layers(model_)) {
-    layers.push_back(layer.name);
-  }
   const size_t every = std::max<size_t>(1, chosen.size() / kAttention);
   for (size_t i = 0; i < chosen.size(); ++i) {
     const Prediction& p = chosen[i];
@@ -54,17 +62,12 @@ void Classification::add_to_report(report::TrainingReport& report) {
                               .predicted = classes[p.predicted],
                               .confidence = p.confidence,
                               .right = p.label == p.predicted});
-    if (i % every != 0 || layers.empty()) continue;
-    const torch::Tensor x = picture_tensor(seen, options_.preprocess);
-    // The last layer with learned queries: near enough to the end to show what matters.
-    const auto found = std::find_if(layers.rbegin(), layers.rend(), [&](const std::string& name) {
-      return models::find_attention_layer(model_, name).learned_queries;
-    });
-    const std::string layer = found == layers.rend() ? layers.back() : *found;
-    for (const models::LayerAttention& attention :
-         models::attention_of(model_, x, {.layers = {layer}})) {
+    if (i % every != 0 || layer.empty()) continue;
+    const predict::Input input(seen, options_.preprocess);
+    for (const engine::LayerAttention& attention :
+         predict::attention_of(model, input.images(), {.layers = {layer}}, context)) {
       report.attention.push_back(
-          {attention_sheet(photo, classes[p.label], attention, {.cell = 160}),
+          {predict::attention_sheet(photo, classes[p.label], attention, {.cell = 160}),
            classes[p.label] + ", " + layer});
     }
   }

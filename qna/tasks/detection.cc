@@ -7,57 +7,12 @@
 #include "qna/base/error.h"
 #include "qna/coco/summary.h"
 #include "qna/format/text.h"
-#include "qna/models/detr_cost.h"
 #include "qna/tasks/detection_batch.h"
-#include "qna/tasks/detections.h"
 
 namespace qna::tasks {
 namespace {
 
 using torch::Tensor;
-
-// What every picture gave, over all processes, each of which fills in its own pictures.
-class Findings {
- public:
-  Findings(int64_t pictures, int64_t queries)
-      : numbers_(torch::zeros({pictures, queries, 6}, torch::kDouble)),
-        seen_(torch::zeros({pictures}, torch::kDouble)) {}
-
-  void put(int64_t picture, const Detections& found) {
-    numbers_[picture] =
-        torch::cat({found.scores.unsqueeze(1).to(torch::kDouble),
-                    found.labels.unsqueeze(1).to(torch::kDouble), found.boxes.to(torch::kDouble)},
-                   1);
-    seen_[picture] = 1;
-  }
-
-  // Adds up over the processes; then the detections of all pictures that were seen.
-  std::vector<coco::Detection> gather(const Run& run, const std::vector<coco::Picture>& pictures,
-                                      const std::vector<int64_t>& category_ids) {
-    run.sum(numbers_);
-    run.sum(seen_);
-    std::vector<coco::Detection> all;
-    const auto numbers = numbers_.accessor<double, 3>();
-    for (int64_t i = 0; i < numbers.size(0); ++i) {
-      if (seen_[i].item<double>() == 0) continue;
-      for (int64_t query = 0; query < numbers.size(1); ++query) {
-        const auto row = numbers[i][query];
-        const auto label = static_cast<int64_t>(row[1]);
-        all.push_back({.picture_id = pictures[i].id,
-                       .category_id = category_ids[label],
-                       .box = {row[2], row[3], row[4] - row[2], row[5] - row[3]},
-                       .score = row[0]});
-      }
-    }
-    return all;
-  }
-
-  int64_t seen() const { return static_cast<int64_t>(seen_.sum().item<double>()); }
-
- private:
-  Tensor numbers_;  // [pictures, queries, score + class + corners]
-  Tensor seen_;
-};
 
 // The loss over a whole data set: sums first, their divisors at the end, so that it does not matter
 // which pictures shared a batch.
@@ -65,15 +20,20 @@ class LossSum {
  public:
   explicit LossSum(const SetLossOptions& options) : options_(options) {}
 
-  void add(const models::DetrOutput& output, const std::vector<BoxTargets>& targets) {
-    const SetLoss loss = set_loss(output.logits, output.boxes, targets, options_,
-                                  SetLossScale{.objects = 1, .predictions = 1});
+  void add(const predict::DetectorOutput& output, const std::vector<BoxTargets>& targets) {
+    const auto count = static_cast<int64_t>(targets.size());
+    const auto view = [&](const float* numbers, int64_t last) {
+      return torch::from_blob(const_cast<float*>(numbers),
+                              {output.blocks, count, output.queries, last}, torch::kFloat);
+    };
+    const SetLoss loss = set_loss(view(output.logits, output.classes + 1), view(output.boxes, 4),
+                                  targets, options_, SetLossScale{.objects = 1, .predictions = 1});
     for (const SetLossTerms& terms : loss.terms) {
       sums_[0] += options_.class_weight * terms.classes.item<double>();
       sums_[1] += options_.box_weight * terms.boxes.item<double>() +
                   options_.giou_weight * terms.giou.item<double>();
     }
-    const SetLossScale scale = set_loss_scale(targets, output.logits.size(2), options_);
+    const SetLossScale scale = set_loss_scale(targets, output.queries, options_);
     sums_[2] += scale.predictions;
     sums_[3] += scale.objects;
   }
@@ -116,65 +76,13 @@ Tensor sum_of(const models::DetrOutput& output) {
 
 }  // namespace
 
-std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories) {
-  std::vector<int64_t> ids;
-  for (const coco::Category& category : categories) ids.push_back(category.id);
-  return ids;
-}
-
-std::array<int64_t, 2> annotated_size(const coco::Picture& picture,
-                                      std::array<int64_t, 2> of_file) {
-  if (picture.height > 0 && picture.width > 0) return {picture.height, picture.width};
-  return of_file;
-}
-
-DetectorEvaluation evaluate_detector(models::Detr& model, data::DetectionLoader& loader,
-                                     const data::DetectionDataset& dataset,
-                                     const std::vector<int64_t>& category_ids,
-                                     const SetLossOptions& loss_options, const Run& run,
-                                     const Task::Tell& tell) {
-  const torch::InferenceMode inference;
-  const bool same_classes = category_ids == ids_of(dataset.truth().categories);
-  Findings findings(dataset.size(), model->config().queries);
-  LossSum loss(loss_options);
-  loader.start(0);
-  int64_t done = 0;
-  while (std::optional<data::DetectionBatch> batch = loader.next()) {
-    const DetectorInput input = detector_input(*batch, 0, batch->count);
-    if (!input.slots.empty()) {
-      const models::DetrOutput output = model->forward(input.images, input.mask);
-      if (same_classes) loss.add(output, input.targets);
-      std::vector<std::array<int64_t, 2>> sizes;
-      for (const int64_t slot : input.slots) {
-        sizes.push_back(annotated_size(dataset.truth().pictures[batch->pictures[slot]],
-                                       batch->originals[slot]));
-      }
-      const std::vector<Detections> found = detections(output.logits[-1].to(torch::kFloat),
-                                                       output.boxes[-1].to(torch::kFloat), sizes);
-      for (size_t i = 0; i < found.size(); ++i) {
-        findings.put(batch->pictures[input.slots[i]], found[i]);
-      }
-    }
-    loader.recycle(std::move(*batch));
-    tell(++done, loader.batches());
-  }
-  DetectorEvaluation result;
-  result.detections = findings.gather(run, dataset.truth().pictures, category_ids);
-  result.pictures = findings.seen();
-  check(result.pictures > 0, "evaluation: none of the pictures could be read");
-  result.loss = same_classes ? loss.mean(run) : std::nan("");
-  ThreadRuntime runtime(run.threads);
-  result.numbers = coco::evaluate(dataset.truth(), result.detections, runtime);
-  return result;
-}
-
 Detection::Detection(const nlohmann::json& sections, const Run& run)
     : run_(run), options_(detection_options(sections)) {
   detector_config(options_, /*classes=*/1);  // a mistake in it shows before the data is read
   train_set_ = open(options_.train);
   val_set_ = open(options_.val);
-  category_ids_ = ids_of(train_set_->truth().categories);
-  check(category_ids_ == ids_of(val_set_->truth().categories) &&
+  category_ids_ = predict::ids_of(train_set_->truth().categories);
+  check(category_ids_ == predict::ids_of(val_set_->truth().categories) &&
             train_set_->classes() == val_set_->classes(),
         "{} and {} must have the same categories, but {}", options_.train.annotations,
         options_.val.annotations, difference(train_set_->truth(), val_set_->truth()));
@@ -255,7 +163,13 @@ Tensor Detection::loss(int64_t part, int64_t parts) {
 }
 
 Metrics Detection::evaluate(const Tell& tell) {
-  last_ = evaluate_detector(model_, *val_, *val_set_, category_ids_, options_.loss, run_, tell);
+  LossSum loss(options_.loss);
+  const auto see = [&](const data::DetectionBatch& batch, const predict::DetectorOutput& output) {
+    loss.add(output, targets_of(batch, output.slots));
+  };
+  engine::Context context(run_.threads);
+  last_ = predict::evaluate_detector(checkpoint::serving_model(model_, info()), *val_, *val_set_,
+                                     category_ids_, context, evaluation_run(run_, tell), see);
   Metrics metrics;
   for (const coco::Measure& measure : coco::kMeasures) {
     const double value = coco::mean(last_.numbers, measure);
@@ -263,19 +177,22 @@ Metrics Detection::evaluate(const Tell& tell) {
     if (value >= 0 && !measure.is_recall) metrics.emplace_back(measure.name, 100 * value);
   }
   check(!metrics.empty(), "{}: there are no objects to find but crowds", options_.val.annotations);
-  metrics.emplace_back("loss", last_.loss);
+  metrics.emplace_back("loss", loss.mean(run_));
   return metrics;
+}
+
+checkpoint::ModelInfo Detection::info() const {
+  return {.name = options_.model,
+          .preprocess = options_.preprocess,
+          .labels = train_set_->classes(),
+          .category_ids = category_ids_};
 }
 
 void Detection::save(const std::string& path, const nlohmann::json& training,
                      const NamedTensors& extra) {
-  checkpoint::save_detector(path, model_,
-                            {.name = options_.model,
-                             .preprocess = options_.preprocess,
-                             .labels = train_set_->classes(),
-                             .category_ids = category_ids_,
-                             .training = training},
-                            at::kFloat, extra);
+  checkpoint::ModelInfo about = info();
+  about.training = training;
+  checkpoint::save_detector(path, model_, about, at::kFloat, extra);
 }
 
 std::vector<std::string> Detection::broken() const {

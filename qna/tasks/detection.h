@@ -4,35 +4,11 @@
 #include <memory>
 
 #include "qna/checkpoint/detector_file.h"
-#include "qna/coco/evaluate.h"
 #include "qna/data/detection_loader.h"
 #include "qna/tasks/detection_options.h"
 #include "qna/tasks/task.h"
 
 namespace qna::tasks {
-
-std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories);
-
-// {height, width} in whose pixels boxes are to be: the annotated size, or else the file's.
-std::array<int64_t, 2> annotated_size(const coco::Picture& picture, std::array<int64_t, 2> of_file);
-
-// What a detector says of a data set.
-struct DetectorEvaluation {
-  int64_t pictures = 0;  // that could be read
-  std::vector<coco::Detection> detections;
-  coco::Evaluation numbers;
-  // Over all pictures; NaN where the classes of the model are not those of the data.
-  double loss = 0;
-};
-
-// category_ids: of the model's classes. The loader must be one of evaluation of this data set; it
-// is started here. The model must be in evaluation mode. Pictures that cannot be read count as
-// pictures in which nothing was found.
-DetectorEvaluation evaluate_detector(models::Detr& model, data::DetectionLoader& loader,
-                                     const data::DetectionDataset& dataset,
-                                     const std::vector<int64_t>& category_ids,
-                                     const SetLossOptions& loss, const Run& run,
-                                     const Task::Tell& tell);
 
 class Detection final : public Task {
  public:
@@ -53,6 +29,7 @@ class Detection final : public Task {
   std::vector<std::string> next_commands(const std::string& file) const override;
 
  private:
+  checkpoint::ModelInfo info() const;
   void load();
   void freeze();
   void add_attention(report::TrainingReport& report);
@@ -68,7 +45,7 @@ class Detection final : public Task {
   std::unique_ptr<data::DetectionLoader> val_;
   data::DetectionBatch batch_;
   SetLossScale scale_;  // of the whole batch, over all processes
-  DetectorEvaluation last_;
+  predict::DetectorEvaluation last_;
 };
 
 }  // namespace qna::tasks

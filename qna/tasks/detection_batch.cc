@@ -7,7 +7,7 @@ namespace {
 
 using torch::Tensor;
 
-BoxTargets targets_of(const std::vector<data::LabelledBox>& objects, std::array<int64_t, 2> size) {
+BoxTargets targets_in(const std::vector<data::LabelledBox>& objects, std::array<int64_t, 2> size) {
   const auto count = static_cast<int64_t>(objects.size());
   BoxTargets targets{torch::empty({count}, torch::kLong), torch::empty({count, 4})};
   const auto height = static_cast<double>(size[0]), width = static_cast<double>(size[1]);
@@ -26,6 +26,13 @@ BoxTargets targets_of(const std::vector<data::LabelledBox>& objects, std::array<
 
 }  // namespace
 
+std::vector<BoxTargets> targets_of(const data::DetectionBatch& batch,
+                                   const std::vector<int64_t>& slots) {
+  std::vector<BoxTargets> targets;
+  for (const int64_t i : slots) targets.push_back(targets_in(batch.objects[i], batch.sizes[i]));
+  return targets;
+}
+
 DetectorInput detector_input(const data::DetectionBatch& batch, int64_t first, int64_t last) {
   DetectorInput input;
   int64_t height = 0, width = 0;
@@ -33,11 +40,11 @@ DetectorInput detector_input(const data::DetectionBatch& batch, int64_t first, i
     const auto& size = batch.sizes[i];
     if (size[0] == 0) continue;  // broken
     input.slots.push_back(i);
-    input.targets.push_back(targets_of(batch.objects[i], size));
     height = std::max(height, size[0]);
     width = std::max(width, size[1]);
   }
   if (input.slots.empty()) return input;
+  input.targets = targets_of(batch, input.slots);
   const Tensor slots = torch::tensor(input.slots, torch::kLong);
   const bool whole = static_cast<int64_t>(input.slots.size()) == last - first;
   const auto part = [&](const auto& numbers, at::IntArrayRef sizes, torch::ScalarType type) {

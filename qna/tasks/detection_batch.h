@@ -14,6 +14,10 @@ struct DetectorInput {
   std::vector<BoxTargets> targets;  // of each
 };
 
+// The objects of the pictures at these places.
+std::vector<BoxTargets> targets_of(const data::DetectionBatch& batch,
+                                   const std::vector<int64_t>& slots);
+
 // Of the places first .. last - 1.
 DetectorInput detector_input(const data::DetectionBatch& batch, int64_t first, int64_t last);
 

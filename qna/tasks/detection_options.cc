@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "qna/base/error.h"
-#include "qna/checkpoint/model_file.h"
+#include "qna/config/detectors.h"
+#include "qna/engine/model_file.h"
 #include "qna/format/fields.h"
-#include "qna/models/detectors.h"
 
 namespace qna::tasks {
 namespace {
@@ -84,7 +84,7 @@ void read_loss(const Fields& fields, SetLossOptions& loss) {
   check(loss.no_object > 0, "recipe: loss.no_object must be above 0, got {}", loss.no_object);
 }
 
-void keep_stages(models::QnAViTConfig& config, int64_t stages) {
+void keep_stages(config::QnAViTConfig& config, int64_t stages) {
   const auto all = static_cast<int64_t>(config.stages.size());
   check(stages >= 0 && stages <= all,
         "recipe: model.backbone_stages must be from 1 to {}, or 0 for all, got {}", all, stages);
@@ -101,7 +101,7 @@ DetectionTaskOptions detection_options(const json& sections) {
   // What a detector's pictures are: whole, resized by the shorter side.
   json preprocess = {{"resize", 800}, {"longest", 1333}, {"crop", {0, 0}}, {"filter", "bilinear"}};
   preprocess.update(fields.table("preprocess").object());
-  o.preprocess = data::preprocess_from_json(preprocess, "recipe: preprocess");
+  o.preprocess = config::preprocess_from_json(preprocess, "recipe: preprocess");
   check(o.preprocess.crop[0] == 0, "recipe: preprocess.crop must be [0, 0]: a detector sees all");
   check(o.preprocess.channels() == 3, "recipe: preprocess.mean must have 3 numbers, got {}",
         o.preprocess.channels());
@@ -111,8 +111,8 @@ DetectionTaskOptions detection_options(const json& sections) {
   return o;
 }
 
-models::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t classes) {
-  json config = models::to_json(models::find_detector(options.model).config);
+config::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t classes) {
+  json config = config::to_json(config::find_detector(options.model).config);
   check(!options.config.contains("classes"),
         "recipe: model.config.classes is decided by the data and must not be given");
   check(options.backbone_stages == 0 || !options.backbone.empty(),
@@ -120,15 +120,17 @@ models::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t 
   if (!options.backbone.empty()) {
     check(!options.config.contains("backbone"),
           "recipe: model.backbone and model.config.backbone must not both be given");
-    models::QnAViTConfig backbone = checkpoint::load_model(options.backbone).model->config();
+    const engine::ModelFile file = engine::ModelFile::open(options.backbone);
+    file.check_kind(engine::Kind::kClassifier);
+    auto backbone = std::get<config::QnAViTConfig>(file.config());
     backbone.classes = 0;
     keep_stages(backbone, options.backbone_stages);
-    config["backbone"] = models::to_json(backbone);
+    config["backbone"] = config::to_json(backbone);
   }
   config.merge_patch(options.config);
   config["classes"] = classes;
   try {
-    return models::detr_config_from_json(config);
+    return config::detr_config_from_json(config);
   } catch (const Error& error) {
     fail("recipe: model.config: {}", error.what());
   }

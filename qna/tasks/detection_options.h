@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "qna/config/detr.h"
 #include "qna/data/detection_augment.h"
 #include "qna/data/detection_dataset.h"
 #include "qna/data/preprocess.h"
-#include "qna/models/detr_config.h"
 #include "qna/tasks/reading_options.h"
 #include "qna/tasks/set_loss.h"
 
@@ -38,7 +38,7 @@ struct DetectionTaskOptions {
                                        .annotations = "annotations/instances_val2017.json"};
   ReadingOptions reading;
 
-  data::Preprocess preprocess;                    // [preprocess]: of validation and detection
+  config::Preprocess preprocess;                  // [preprocess]: of validation and detection
   std::optional<data::DetectionAugment> augment;  // [augment]; none: as in validation
   SetLossOptions loss;                            // [loss]
 };
@@ -48,6 +48,6 @@ struct DetectionTaskOptions {
 DetectionTaskOptions detection_options(const nlohmann::json& sections);
 
 // The configuration of the network: the list's with the changes.
-models::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t classes);
+config::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t classes);
 
 }  // namespace qna::tasks

@@ -8,9 +8,9 @@
 #include "qna/coco/match.h"
 #include "qna/coco/summary.h"
 #include "qna/image/resize.h"
+#include "qna/predict/detect.h"
+#include "qna/predict/detection_pictures.h"
 #include "qna/tasks/detection.h"
-#include "qna/tasks/detection_pictures.h"
-#include "qna/tasks/find_objects.h"
 #include "qna/viz/draw.h"
 
 namespace qna::tasks {
@@ -86,7 +86,7 @@ std::array<double, 4> corners(const coco::Box& box) {
 // What there is at the left, what was found at the right.
 image::Image comparison(const image::Image& photo, const PictureResult& result,
                         const coco::Annotations& truth) {
-  std::vector<DrawnBox> objects, found;
+  std::vector<predict::DrawnBox> objects, found;
   for (const coco::Annotation* object : result.objects) {
     objects.push_back({.label = object->category,
                        .box = corners(object->box),
@@ -101,8 +101,8 @@ image::Image comparison(const image::Image& photo, const PictureResult& result,
   }
   constexpr int64_t kGap = 8;
   image::Image both = viz::blank(photo.height, 2 * photo.width + kGap, {255, 255, 255});
-  viz::paste(both, draw_boxes(photo, objects), 0, 0);
-  viz::paste(both, draw_boxes(photo, found), 0, photo.width + kGap);
+  viz::paste(both, predict::draw_boxes(photo, objects), 0, 0);
+  viz::paste(both, predict::draw_boxes(photo, found), 0, photo.width + kGap);
   return both;
 }
 
@@ -173,15 +173,17 @@ void Detection::add_to_report(report::TrainingReport& report) {
 void Detection::add_attention(report::TrainingReport& report) {
   constexpr int64_t kPictures = 4;
   const int64_t count = std::min(kPictures, val_set_->size());
+  const engine::Model model = checkpoint::serving_model(model_, info());
+  engine::Context context(run_.threads);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t picture = i * val_set_->size() / count;
     try {
       const image::Image photo = val_set_->read(picture);
-      const FoundObjects all =
-          find_objects(model_, photo, options_.preprocess, {.sorted = true}, true);
-      const DrawnBox box = drawn_box(all.found, 0, val_set_->classes());
+      const predict::FoundObjects all = predict::find_objects(
+          model, photo, options_.preprocess, {.sorted = true}, context, /*with_attention=*/true);
+      const predict::DrawnBox box = predict::drawn_box(all.found[0], val_set_->classes());
       report.attention.push_back(
-          {draw_query_attention(photo, all.attention[0], all.attention_stride, box),
+          {predict::draw_query_attention(photo, all.attention[0], all.attention_stride, box),
            val_set_->truth().pictures[picture].file_name + ", " + box.text});
     } catch (const Error&) {
       continue;  // it is in the list of broken ones

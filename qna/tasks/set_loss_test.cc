@@ -1,4 +1,4 @@
-// Boxes, matching, losses and detections, by hand and at their edges. The numbers of DETR itself
+// Boxes, matching and losses, by hand and at their edges. The numbers of DETR itself
 // are compared in tests/golden_detr_test.cc.
 #include "qna/tasks/set_loss.h"
 
@@ -10,7 +10,6 @@
 
 #include "qna/ops/tensors_test.h"
 #include "qna/tasks/boxes.h"
-#include "qna/tasks/detections.h"
 
 namespace qna::tasks {
 namespace {
@@ -189,27 +188,6 @@ TEST(SetLoss, WhatIsWrong) {
   expect_complaint(loss, {"image 1", "not finite", "diverged"});
   p.boxes = torch::rand({2, 2, 5, 4});
   expect_complaint(loss, {"[2, 2, 6, 5]", "[2, 2, 5, 4]"});
-}
-
-// ---- detections ----
-
-TEST(Detections, ThresholdAndOrder) {
-  Tensor logits = torch::full({1, 4, 3}, -20.0);
-  logits[0][0] = torch::tensor({1.0, 0.0, 0.0});
-  logits[0][1] = torch::tensor({0.0, 3.0, 0.0});
-  logits[0][2][2] = 20;  // no object
-  logits[0][3] = torch::tensor({2.0, 0.0, 0.0});
-  Tensor boxes = torch::zeros({1, 4, 4});
-  boxes[0][1] = torch::tensor({0.5, 0.5, 0.5, 0.25});
-  const auto all = detections(logits, boxes, {{200, 100}});
-  EXPECT_EQ(all[0].scores.numel(), 4);
-  EXPECT_TRUE(all[0].labels.slice(0, 0, 2).equal(torch::tensor({0, 1}, torch::kLong)));
-  const auto best = detections(logits, boxes, {{200, 100}}, {.threshold = 0.3, .sorted = true});
-  EXPECT_TRUE(best[0].labels.equal(torch::tensor({1, 0, 0}, torch::kLong)));
-  EXPECT_TRUE(
-      near(best[0].boxes[0], torch::tensor({25.0, 75.0, 75.0, 125.0}, torch::kFloat), 1e-6));
-  EXPECT_EQ(detections(logits, boxes, {{200, 100}}, {.threshold = 0.99})[0].scores.numel(), 0);
-  expect_complaint([&] { detections(logits, boxes, {}); }, {"each of the 1 images", "0"});
 }
 
 }  // namespace

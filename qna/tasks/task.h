@@ -10,11 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "qna/predict/evaluate.h"
 #include "qna/report/training_report.h"
 
 namespace qna::tasks {
 
-using Metrics = std::vector<std::pair<std::string, double>>;  // by name, the most important first
+using predict::Metrics;
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // What a task has to know of the run around it.
@@ -46,6 +47,7 @@ class Task {
 
   // On the validation pictures, each exactly once over all processes. Everyone gets the same.
   using Tell = std::function<void(int64_t done, int64_t total)>;
+  // Made with an engine of the model's current weights: what is measured is what users run.
   virtual Metrics evaluate(const Tell& tell) = 0;
   // Whether the first metric is better when larger.
   virtual bool larger_is_better() const { return true; }
@@ -60,5 +62,8 @@ class Task {
   // What people may want to do with the trained file.
   virtual std::vector<std::string> next_commands(const std::string& file) const = 0;
 };
+
+// A run as predict/ sees it; `run` must outlive the result.
+predict::EvaluationRun evaluation_run(const Run& run, const Task::Tell& tell);
 
 }  // namespace qna::tasks

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "qna/train/recipe.h"
+#include "qna/recipe/recipe.h"
 
 namespace qna::train {
 

@@ -2,14 +2,14 @@
 
 #include <filesystem>
 
+#include "qna/report/comparison.h"
+
 namespace qna::train {
 
 // Enough for smooth curves; a line per step would be most of a short run's time.
 constexpr int64_t kStepsPerLine = 20;
 
-std::string RunLog::path(const std::string& folder) {
-  return (std::filesystem::path(folder) / "log.jsonl").string();
-}
+std::string RunLog::path(const std::string& folder) { return report::run_log_path(folder); }
 
 RunLog::RunLog(const std::string& folder, int64_t resumed_at) {
   if (resumed_at >= 0) {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "qna/recipe/recipe.h"
 #include "qna/tasks/task.h"
-#include "qna/train/recipe.h"
 #include "qna/train/run_state.h"
 
 namespace qna::train {

@@ -85,7 +85,7 @@ RunState load_run(const std::string& path, tasks::Task& task, const Recipe& reci
   const RunState state = state_from_json(training.at("state"));
 
   std::map<std::string, torch::Tensor> extra;
-  const std::string prefix = checkpoint::kTrainingPrefix;
+  const std::string prefix = engine::kTrainingPrefix;
   for (const format::TensorView& view : file.tensors()) {
     if (view.name.starts_with(prefix)) {
       extra[view.name.substr(prefix.size())] = checkpoint::tensor_from(view, path);

@@ -10,10 +10,10 @@
 #include <optional>
 #include <string>
 
+#include "qna/recipe/recipe.h"
 #include "qna/tasks/task.h"
 #include "qna/train/adamw.h"
 #include "qna/train/ema.h"
-#include "qna/train/recipe.h"
 
 namespace qna::train {
 

@@ -13,9 +13,9 @@
 #include <functional>
 #include <string>
 
+#include "qna/recipe/recipe.h"
 #include "qna/tasks/task.h"
 #include "qna/train/processes.h"
-#include "qna/train/recipe.h"
 #include "qna/train/run_state.h"
 
 namespace qna::train {

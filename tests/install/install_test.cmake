@@ -15,6 +15,7 @@ function(run what)
     message(FATAL_ERROR "install test: ${what} failed (${status})\n${command}\n${output}")
   endif()
   message(STATUS "${what}: good")
+  set(run_output "${output}" PARENT_SCOPE)
 endfunction()
 
 file(REMOVE_RECURSE "${WORK_DIR}")
@@ -32,7 +33,7 @@ if(NOT package_files)
 endif()
 foreach(file IN LISTS package_files)
   file(READ "${file}" text)
-  foreach(folder IN ITEMS "${SOURCE_DIR}" "${first}" "${TORCH_DIR}")
+  foreach(folder IN ITEMS "${SOURCE_DIR}" "${first}" ${TORCH_DIR})
     string(FIND "${text}" "${folder}" position)
     if(NOT position EQUAL -1)
       message(FATAL_ERROR "install test: ${file} names ${folder}")
@@ -45,17 +46,35 @@ if(private_headers)
   message(FATAL_ERROR "install test: private headers were installed: ${private_headers}")
 endif()
 
-string(REPLACE "|" ";" CXX_LAUNCHER "${CXX_LAUNCHER}")
-set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${CXX_LAUNCHER}")
-run("configure examples" "${CMAKE_COMMAND}" -S "${EXAMPLES_DIR}" -B "${WORK_DIR}/examples" -G
-    "${GENERATOR}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
-    "-DCMAKE_PREFIX_PATH=${prefix}" "-DQNA_TORCH_DIR=${TORCH_DIR}")
-run("build examples" "${CMAKE_COMMAND}" --build "${WORK_DIR}/examples" --config "${BUILD_TYPE}")
-run("run examples" "${CMAKE_CTEST_COMMAND}" --test-dir "${WORK_DIR}/examples" -C "${BUILD_TYPE}"
-    --no-tests=error --output-on-failure)
+if(WITH_TORCH)
+  string(REPLACE "|" ";" CXX_LAUNCHER "${CXX_LAUNCHER}")
+  set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${CXX_LAUNCHER}")
+  run("configure examples" "${CMAKE_COMMAND}" -S "${EXAMPLES_DIR}" -B "${WORK_DIR}/examples" -G
+      "${GENERATOR}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
+      "-DCMAKE_PREFIX_PATH=${prefix}" "-DQNA_TORCH_DIR=${TORCH_DIR}")
+  run("build examples" "${CMAKE_COMMAND}" --build "${WORK_DIR}/examples" --config "${BUILD_TYPE}")
+  run("run examples" "${CMAKE_CTEST_COMMAND}" --test-dir "${WORK_DIR}/examples" -C "${BUILD_TYPE}"
+      --no-tests=error --output-on-failure)
+endif()
+
+# The C interface: one header, one library, any C compiler.
+find_program(C_COMPILER NAMES cc gcc clang REQUIRED)
+run("compile predict.c" "${C_COMPILER}" -std=c99 -Wall -Wextra -pedantic -Werror
+    "${EXAMPLES_DIR}/predict.c" -o "${WORK_DIR}/predict" "-I${prefix}/include"
+    "-L${prefix}/${LIBRARY_DIR}" -lqna "-Wl,-rpath,${prefix}/${LIBRARY_DIR}")
+set(weights "${SOURCE_DIR}/weights/imagenette.safetensors")
+run("run predict.c" "${WORK_DIR}/predict" "${weights}" "${SOURCE_DIR}/tests/images/rgb8.png")
+if(NOT run_output MATCHES "^ +[0-9.]+ %  [a-zA-Z ]+\n( +[0-9.]+ %  [a-zA-Z ]+\n)+$")
+  message(FATAL_ERROR "install test: predict.c printed\n${run_output}")
+endif()
 
 if(EXISTS "${prefix}/bin/qna")
-  run("run the installed program" "${prefix}/bin/qna" --help)
+  run("run the installed program" "${prefix}/bin/qna" predict
+      "${SOURCE_DIR}/tests/images/rgb8.png")
+  if(WITH_TORCH)
+    run("run the installed qna-train" "${prefix}/bin/qna" train --version)
+    run("run the installed qna-bench" "${prefix}/bin/qna" bench --version)
+  endif()
 endif()
 
 # Kept when the test fails, to look at.

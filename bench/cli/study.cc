@@ -1,0 +1,117 @@
+#include "bench/cli/study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "bench/cli/peers.h"
+#include "bench/model.h"
+#include "bench/study/csv.h"
+#include "bench/study/figures.h"
+#include "bench/study/report.h"
+#include "bench/study/worker.h"
+#include "qna/base/error.h"
+#include "qna/base/file.h"
+#include "qna/report/machine.h"
+
+namespace qna::cli {
+namespace {
+
+namespace study = bench::study;
+
+study::Rows read_rows(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  check(file.good(), "cannot read {}", path);
+  return study::from_csv(text.str(), path);
+}
+
+bool wants_peers(const study::StudyOptions& options) {
+  const auto wanted = [&](const study::SubjectKind& kind) {
+    const auto& names = options.subjects;
+    return names.empty() || std::count(names.begin(), names.end(), kind.name) > 0;
+  };
+  const auto all = study::all_subjects();
+  return std::any_of(all.begin(), all.end(), [&](const study::SubjectKind& kind) {
+    return wanted(kind) && kind.make == nullptr;
+  });
+}
+
+study::Rows measure(StudyArguments& a) {
+  study::StudyOptions& options = a.options;
+  if (a.quick) {
+    options.cases = study::quick_plan();
+    if (options.subjects.empty()) options.subjects = study::quick_subjects();
+  }
+  if (options.rounds == 0) options.rounds = a.quick ? 2 : 5;
+  for (const std::string& name : options.subjects) study::find_subject(name);
+  if (a.resume && std::filesystem::exists(a.csv)) options.known = read_rows(a.csv);
+  // The rest is for the other subjects, for what malloc cannot use, and for the system.
+  const int64_t memory = report::this_machine().memory_bytes;
+  if (memory > 0) options.budget.bytes = memory / 2;
+  options.peers.folder = bench::default_peers_folder();
+  options.peers.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (wants_peers(options))
+    set_up_peers(options.peers.folder, "--subject qna,sasa,halo,window,conv");
+  if (!a.csv.empty()) {
+    options.save = [&a](const study::Rows& rows) { write_file(a.csv, study::to_csv(rows)); };
+  }
+  return study::run_study(options);
+}
+
+}  // namespace
+
+void add_study(CLI::App& verb, StudyArguments& a, const std::vector<CLI::Option*>& alien) {
+  const std::string group = "The cost study";
+  CLI::Option* flag =
+      verb.add_flag("--study", a.study,
+                    "Beside SASA, HaloNet, window attention, convolution; see docs/cost-study.md");
+  flag->group(group);
+  for (CLI::Option* option : alien) flag->excludes(option);
+  const std::vector<CLI::Option*> own = {
+      verb.add_option("--subject", a.options.subjects,
+                      "Only these, such as qna,sasa,py-halo [all; --quick: without compiled ones]")
+          ->delimiter(','),
+      verb.add_option("--figures", a.figures, "Draw the charts into this folder, as SVG and PNG"),
+      verb.add_option("--from", a.from, "Do not measure: tables and charts of this CSV file")
+          ->check(CLI::ExistingFile),
+      verb.add_flag("--resume", a.resume, "Keep the cases that the file of --csv has already"),
+      verb.add_option("--jax-checkout", a.options.peers.jax_checkout,
+                      "The authors' code (github.com/moabarar/qna), to run their layer too")
+          ->check(CLI::ExistingDirectory),
+      verb.add_option("--jax-python", a.options.peers.jax_python,
+                      "A Python with jax, flax and safetensors for it [that of the peers]")
+          ->check(CLI::ExistingFile)};
+  for (CLI::Option* option : own) option->needs(flag)->group(group);
+}
+
+void add_study_worker(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand("study-worker", "One subject of bench layer --study");
+  verb->group("");  // not listed
+  auto subject = std::make_shared<std::string>();
+  auto threads = std::make_shared<int>(1);
+  verb->add_option("--subject", *subject)->required();
+  verb->add_option("--threads", *threads);
+  verb->callback([subject, threads] { std::exit(study::run_worker(*subject, *threads)); });
+}
+
+void run_study(StudyArguments& a) {
+  check(!a.resume || !a.csv.empty(), "--resume needs --csv, the file of the earlier run");
+  const study::Rows rows = a.from.empty() ? measure(a) : read_rows(a.from);
+  check(!rows.empty(), "there is nothing in {}", a.from);
+  fmt::print("{}", study::report(rows));
+  if (!a.figures.empty()) {
+    for (const std::string& path : study::write_figures(rows, a.figures)) {
+      fmt::print(stderr, "wrote {}\n", path);
+    }
+  }
+  if (!a.csv.empty() && a.from.empty()) fmt::print(stderr, "wrote {}\n", a.csv);
+}
+
+}  // namespace qna::cli

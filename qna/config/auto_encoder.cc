@@ -1,0 +1,129 @@
+#include "qna/config/auto_encoder.h"
+
+#include <nlohmann/json.hpp>
+
+#include "qna/base/error.h"
+#include "qna/format/fields.h"
+
+namespace qna::config {
+namespace {
+
+constexpr const char* kSubject = "auto-encoder";
+constexpr format::EnumName<EncoderLayer> kEncoders[] = {{EncoderLayer::kConvStride, "conv_s2_in"},
+                                                        {EncoderLayer::kConvPool, "conv_in_max"},
+                                                        {EncoderLayer::kQnA, "ln_qna"}};
+constexpr format::EnumName<DecoderLayer> kDecoders[] = {
+    {DecoderLayer::kBilinear, "bilinear_conv_in"},
+    {DecoderLayer::kTransposed, "conv_transposed_in"},
+    {DecoderLayer::kQnA, "ln_uqna"}};
+
+void visit_config(auto& c, const auto& visit, const auto& visit_enum) {
+  visit_enum("encoder", c.encoder, kEncoders);
+  visit_enum("decoder", c.decoder, kDecoders);
+  visit("channels", c.channels);
+  visit("widths", c.widths);
+  visit("factor", c.factor);
+  visit("heads", c.heads);
+  visit("kernel_size", c.kernel_size);
+}
+
+QnAOptions resample_qna(const AutoEncoderConfig& config, int64_t in, int64_t out) {
+  return {.in_features = in,
+          .out_features = out,
+          .heads = config.heads,
+          .queries = 1,
+          .kernel_size = {config.kernel_size, config.kernel_size}};
+}
+
+}  // namespace
+
+int64_t AutoEncoderConfig::stride() const {
+  int64_t stride = 1;
+  for (int64_t i = 0; i < layers(); ++i) stride *= factor;
+  return stride;
+}
+
+void check(const AutoEncoderConfig& c) {
+  qna::check(c.channels >= 1 && c.channels <= 1024, "{}: channels must be from 1 to 1024, got {}",
+             kSubject, c.channels);
+  qna::check(c.layers() >= 1 && c.layers() <= 16, "{}: widths must be 2 to 17 numbers, got {}",
+             kSubject, c.widths.size());
+  qna::check(c.factor >= 2 && c.factor <= 8, "{}: factor must be from 2 to 8, got {}", kSubject,
+             c.factor);
+  qna::check(c.stride() <= 65536, "{}: {} layers that shrink {} times each are too many", kSubject,
+             c.layers(), c.factor);
+  qna::check(c.kernel_size >= 1 && c.kernel_size <= 63 && c.kernel_size % 2 == 1,
+             "{}: kernel_size must be odd and at most 63, got {}", kSubject, c.kernel_size);
+  qna::check(c.heads >= 1, "{}: heads must be at least 1, got {}", kSubject, c.heads);
+  const bool has_qna = c.encoder == EncoderLayer::kQnA || c.decoder == DecoderLayer::kQnA;
+  for (const int64_t width : c.widths) {
+    qna::check(width >= 1 && width <= 65536, "{}: widths must be from 1 to 65536, got {}", kSubject,
+               width);
+    qna::check(!has_qna || width % c.heads == 0,
+               "{}: widths must be multiples of heads, {}, got {}", kSubject, c.heads, width);
+  }
+}
+
+int64_t parameter_count(const AutoEncoderConfig& c) {
+  const int64_t taps = c.kernel_size * c.kernel_size;
+  const auto conv = [](int64_t in, int64_t out, int64_t kernel) {
+    return in * out * kernel * kernel + 2 * out;
+  };
+  const auto qna = [&](int64_t in, int64_t out, int64_t queries, bool scaled) {
+    return 2 * in + queries * out + 2 * in * out + out * out +
+           (scaled ? 2 : 1) * taps * queries * c.heads;
+  };
+  int64_t count = (c.channels + 1) * c.widths.front() + (c.widths.front() + 1) * c.channels;
+  for (size_t i = 0; i + 1 < c.widths.size(); ++i) {
+    const int64_t wide = c.widths[i], deep = c.widths[i + 1];
+    count += c.encoder == EncoderLayer::kQnA ? qna(wide, deep, 1, /*scaled=*/true)
+                                             : conv(wide, deep, c.kernel_size);
+    switch (c.decoder) {
+      case DecoderLayer::kBilinear:
+        count += conv(deep, wide, c.kernel_size);
+        break;
+      case DecoderLayer::kTransposed:
+        count += conv(deep, wide, TransposedWindow(c.factor).size);
+        break;
+      case DecoderLayer::kQnA:
+        count += qna(deep, wide, c.factor * c.factor, /*scaled=*/false);
+    }
+  }
+  return count;
+}
+
+nlohmann::json to_json(const AutoEncoderConfig& config) {
+  nlohmann::json out;
+  visit_config(
+      config, [&](const char* key, const auto& value) { out[key] = value; },
+      [&](const char* key, const auto& value, const auto& names) {
+        out[key] = format::name_of(value, names);
+      });
+  return out;
+}
+
+AutoEncoderConfig auto_encoder_config_from_json(const nlohmann::json& object) {
+  AutoEncoderConfig config;
+  const format::Fields fields(object, kSubject);
+  visit_config(config, fields, [&](const char* key, auto& value, const auto& names) {
+    fields.choose(key, value, names);
+  });
+  fields.refuse_unknown();
+  check(config);
+  return config;
+}
+
+QnAOptions encoder_qna(const AutoEncoderConfig& config, size_t index) {
+  QnAOptions options = resample_qna(config, config.widths[index], config.widths[index + 1]);
+  options.stride = {config.factor, config.factor};
+  return complete(options);
+}
+
+QnAOptions decoder_qna(const AutoEncoderConfig& config, size_t index) {
+  QnAOptions options = resample_qna(config, config.widths[index + 1], config.widths[index]);
+  options.upsample = config.factor;
+  options.queries = 0;
+  return complete(options);
+}
+
+}  // namespace qna::config

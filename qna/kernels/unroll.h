@@ -1,0 +1,9 @@
+// QNA_UNROLL before a loop of a small constant count over an array of vectors: all of it is written
+// out. Without it GCC writes such loops out too late to keep the array in registers alone.
+#pragma once
+
+#if defined(__clang__)
+#define QNA_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define QNA_UNROLL _Pragma("GCC unroll 16")
+#endif

@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "qna/base/error.h"
+#include "qna/base/runtime.h"
+#include "qna/predict/evaluate.h"
+#include "qna/predict/grid_energy.h"
+#include "qna/predict/image_metrics.h"
+#include "qna/predict/reconstruct.h"
+
+namespace qna::predict {
+namespace {
+
+// Those at which the network's layers could leave grids, as long as the pictures are large enough.
+std::vector<int64_t> periods_of(const config::AutoEncoderConfig& config, int64_t height,
+                                int64_t width) {
+  std::vector<int64_t> periods;
+  for (int64_t period = config.factor; period < config.stride(); period *= config.factor) {
+    const bool fits = height % period == 0 && width % period == 0;
+    if (!fits || std::min(height, width) < 8 * period) break;
+    periods.push_back(period);
+  }
+  return periods;
+}
+
+// The pictures of a batch that could be read, one behind the other.
+std::vector<float> readable(const data::Batch& batch) {
+  const int64_t numbers = batch.height * batch.width * batch.channels;
+  std::vector<float> pixels;
+  for (int64_t i = 0; i < batch.count; ++i) {
+    if (batch.labels[i] < 0) continue;
+    const float* const from = batch.pixels.data() + i * numbers;
+    pixels.insert(pixels.end(), from, from + numbers);
+  }
+  return pixels;
+}
+
+}  // namespace
+
+Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& loader,
+                                     const config::Preprocess& preprocess, engine::Context& context,
+                                     const EvaluationRun& run) {
+  const auto [height, width] = preprocess.crop;
+  check(height > 0, "{}: preprocess.crop must be a size, so that all pictures have it, got 0",
+        model.origin());
+  const int64_t channels = preprocess.channels();
+  const GridEnergy grids(height, width, periods_of(model.auto_encoder(), height, width));
+  ThreadRuntime workers(context.threads());
+  // Of each picture and summed: 1, the four metrics, the powers.
+  constexpr size_t kMetrics = 5;
+  const size_t terms = kMetrics + grids.size();
+  std::vector<double> sums(terms);
+  std::vector<double> of_pictures;
+  loader.start(0);
+  int64_t done = 0;
+  while (std::optional<data::Batch> batch = loader.next()) {
+    std::vector<float> wanted = readable(*batch);
+    const int64_t numbers = height * width * channels;
+    const int64_t count = static_cast<int64_t>(wanted.size()) / numbers;
+    if (count > 0) {
+      std::vector<float> made(wanted.size());
+      model.reconstruct({.batch = count, .height = height, .width = width, .pixels = wanted.data()},
+                        made.data(), context);
+      to_unit(wanted, preprocess);
+      to_unit(made, preprocess);
+      for (float& number : made) number = std::clamp(number, 0.0f, 1.0f);
+      of_pictures.resize(count * terms);
+      workers.for_each(count, [&](int64_t i, int) {
+        const PictureView a{height, width, channels, made.data() + i * numbers};
+        const PictureView b{height, width, channels, wanted.data() + i * numbers};
+        double* const to = of_pictures.data() + i * terms;
+        to[0] = 1;
+        to[1] = mean_absolute_error(a, b);
+        to[2] = mean_squared_error(a, b);
+        to[3] = psnr(a, b);
+        to[4] = ssim(a, b);
+        const std::vector<double> power = grids.power_of(a, b);
+        std::copy(power.begin(), power.end(), to + kMetrics);
+      });
+      // In the order of the pictures, whoever worked on them.
+      for (size_t i = 0; i < of_pictures.size(); ++i) sums[i % terms] += of_pictures[i];
+    }
+    loader.recycle(std::move(*batch));
+    run.tell(++done, loader.batches());
+  }
+  run.sum(sums);
+  check(sums[0] > 0, "evaluation: none of the pictures could be read");
+  Reconstruction result{.pictures = static_cast<int64_t>(sums[0]),
+                        .l1 = sums[1] / sums[0],
+                        .mse = sums[2] / sums[0],
+                        .psnr = sums[3] / sums[0],
+                        .ssim = sums[4] / sums[0]};
+  const std::span<const double> power(sums.data() + kMetrics, grids.size());
+  for (const int64_t period : grids.periods()) {
+    result.grids.emplace_back(period, grids.energy(power, period));
+  }
+  return result;
+}
+
+Metrics metrics_of(const Reconstruction& r) {
+  Metrics metrics = {{"L1", r.l1}, {"MSE", r.mse}, {"PSNR", r.psnr}, {"SSIM", r.ssim}};
+  for (const auto& [period, energy] : r.grids) {
+    metrics.emplace_back(fmt::format("grid{}", period), energy);
+  }
+  return metrics;
+}
+
+}  // namespace qna::predict

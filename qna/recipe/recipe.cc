@@ -1,0 +1,244 @@
+#include "qna/recipe/recipe.h"
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "qna/base/error.h"
+#include "qna/format/fields.h"
+#include "qna/format/toml.h"
+
+namespace qna::train {
+namespace {
+
+using format::EnumName;
+using format::Fields;
+using nlohmann::json;
+
+constexpr EnumName<ScheduleKind> kSchedules[] = {{ScheduleKind::kCosine, "cosine"},
+                                                 {ScheduleKind::kConstant, "constant"},
+                                                 {ScheduleKind::kStep, "step"}};
+constexpr EnumName<Precision> kPrecisions[] = {{Precision::kFloat32, "float32"},
+                                               {Precision::kBFloat16, "bfloat16"}};
+
+// Every field is named once, here; `visit(key, field)` reads or writes it.
+void visit_about(auto& about, const auto& visit) {
+  visit("command", about.command);
+  visit("budget", about.budget);
+  visit("expect", about.expect);
+}
+
+void visit_run(auto& r, const auto& visit, const auto& visit_enum) {
+  visit("task", r.task);
+  visit("seed", r.seed);
+  visit("epochs", r.epochs);
+  visit("batch", r.batch);
+  visit("accumulate", r.accumulate);
+  visit("clip", r.clip);
+  visit_enum("precision", r.precision, kPrecisions);
+  visit("ema", r.ema);
+  visit("max_bad_steps", r.max_bad_steps);
+  visit("evaluate_every", r.evaluate_every);
+  visit("checkpoint_minutes", r.checkpoint_minutes);
+  visit("checkpoint_steps", r.checkpoint_steps);
+}
+
+void visit_group(auto& g, const auto& visit) {
+  visit("match", g.match);
+  visit("lr_scale", g.lr_scale);
+  visit("weight_decay", g.weight_decay);
+}
+
+void visit_optimizer(auto& o, const auto& visit) {
+  visit("lr", o.lr);
+  visit("lr_batch", o.lr_batch);
+  visit("weight_decay", o.weight_decay);
+  visit("betas", o.betas);
+  visit("epsilon", o.epsilon);
+}
+
+void visit_schedule(auto& s, const auto& visit, const auto& visit_enum) {
+  visit_enum("kind", s.kind, kSchedules);
+  visit("warmup_epochs", s.warmup_epochs);
+  visit("warmup_lr", s.warmup_lr);
+  visit("min_lr", s.min_lr);
+  visit("step_epoch", s.step_epoch);
+  visit("step_factor", s.step_factor);
+}
+
+void check_range(const char* key, double value, double least, double most) {
+  check(std::isfinite(value) && value >= least && value <= most,
+        "recipe: {} must be from {} to {}, got {}", key, least, most, value);
+}
+
+void check_recipe(const Recipe& r) {
+  constexpr double kMany = 1e9;
+  check_range("seed", static_cast<double>(r.seed), 0, 0x1p53);
+  check_range("epochs", static_cast<double>(r.epochs), 1, kMany);
+  check_range("batch", static_cast<double>(r.batch), 1, 1 << 24);
+  check_range("accumulate", static_cast<double>(r.accumulate), 1, static_cast<double>(r.batch));
+  check_range("clip", r.clip, 0, kMany);
+  check(r.ema >= 0 && r.ema < 1, "recipe: ema must be from 0 to below 1, got {}", r.ema);
+  check_range("max_bad_steps", static_cast<double>(r.max_bad_steps), 0, kMany);
+  check_range("evaluate_every", static_cast<double>(r.evaluate_every), 1, kMany);
+  check_range("checkpoint_minutes", r.checkpoint_minutes, 0, kMany);
+  check_range("checkpoint_steps", static_cast<double>(r.checkpoint_steps), 0, kMany);
+  const Optimizer& o = r.optimizer;
+  check_range("optimizer.lr", o.lr, 0, 1e3);
+  check_range("optimizer.lr_batch", o.lr_batch, 0, kMany);
+  check_range("optimizer.weight_decay", o.weight_decay, 0, 1e3);
+  for (const double beta : o.betas) {
+    check(beta >= 0 && beta < 1, "recipe: optimizer.betas must be from 0 to below 1, got {}", beta);
+  }
+  check_range("optimizer.epsilon", o.epsilon, 0, 1);
+  for (const ParameterGroup& group : o.groups) {
+    check(!group.match.empty(), "recipe: optimizer.group needs a pattern 'match'");
+    check_range("optimizer.group.lr_scale", group.lr_scale, 0, 1e6);
+    check_range("optimizer.group.weight_decay", group.weight_decay, -1, 1e3);
+  }
+  const Schedule& s = r.schedule;
+  check_range("schedule.warmup_epochs", s.warmup_epochs, 0, static_cast<double>(r.epochs));
+  check_range("schedule.warmup_lr", s.warmup_lr, 0, 1);
+  check_range("schedule.min_lr", s.min_lr, 0, 1);
+  check_range("schedule.step_epoch", s.step_epoch, 0, kMany);
+  check_range("schedule.step_factor", s.step_factor, 0, 1);
+}
+
+// "a.b.c" = value inside `object`. Tables on the way are made where there are none.
+void set(json& object, const std::string& setting) {
+  const size_t equals = setting.find('=');
+  check(equals != std::string::npos && equals > 0, "--set must be KEY=VALUE, got '{}'", setting);
+  const std::string key = setting.substr(0, equals);
+  const std::string text = setting.substr(equals + 1);
+  json value;
+  try {
+    value = format::parse_toml("value = " + text, "--set " + key).at("value");
+  } catch (const Error&) {
+    value = text;  // not a TOML value, so a text without quotes, such as a path
+  }
+  json* place = &object;
+  size_t begin = 0;
+  for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', begin)) {
+    place = &(*place)[key.substr(begin, dot - begin)];
+    check(place->is_object() || place->is_null(), "--set {}: '{}' is not a table", key,
+          key.substr(0, dot));
+    begin = dot + 1;
+  }
+  (*place)[key.substr(begin)] = value;
+}
+
+void collect_differences(const json& a, const json& b, const std::string& path,
+                         std::vector<std::string>& out) {
+  // They decide speed, safety or words, not weights.
+  static const std::set<std::string> free = {
+      "about",         "data.path",          "data.workers",    "data.cache_mb",
+      "max_bad_steps", "checkpoint_minutes", "checkpoint_steps"};
+  if (free.contains(path)) return;
+  if (!a.is_object() || !b.is_object()) {
+    if (a != b) out.push_back(path);
+    return;
+  }
+  std::set<std::string> keys;
+  for (const auto& [key, value] : a.items()) keys.insert(key);
+  for (const auto& [key, value] : b.items()) keys.insert(key);
+  for (const std::string& key : keys) {
+    const std::string inner = path.empty() ? key : path + "." + key;
+    collect_differences(a.value(key, json()), b.value(key, json()), inner, out);
+  }
+}
+
+}  // namespace
+
+Recipe recipe_from_json(const json& object) {
+  Recipe recipe;
+  const Fields fields(object, "recipe");
+  const auto choose = [](const Fields& from) {
+    return [&from](const char* key, auto& field, const auto& names) {
+      from.choose(key, field, names);
+    };
+  };
+  visit_run(recipe, fields, choose(fields));
+  const Fields about = fields.table("about");
+  visit_about(recipe.about, about);
+  about.refuse_unknown();
+  const Fields optimizer = fields.table("optimizer");
+  visit_optimizer(recipe.optimizer, optimizer);
+  for (const Fields& row : optimizer.tables("group")) {
+    visit_group(recipe.optimizer.groups.emplace_back(), row);
+    row.refuse_unknown();
+  }
+  optimizer.refuse_unknown();
+  const Fields schedule = fields.table("schedule");
+  visit_schedule(recipe.schedule, schedule, choose(schedule));
+  schedule.refuse_unknown();
+  // What is a table belongs to the task; anything else that is left is a mistake.
+  json rest = object;
+  json known = to_json(Recipe{});
+  for (const auto& [key, value] : known.items()) rest.erase(key);
+  for (const auto& [key, value] : rest.items()) {
+    if (value.is_object()) {
+      fields.find(key.c_str());
+      recipe.sections[key] = value;
+    }
+  }
+  fields.refuse_unknown();
+  check_recipe(recipe);
+  return recipe;
+}
+
+json to_json(const Recipe& recipe) {
+  json out = recipe.sections;
+  const auto writer = [](json& object) {
+    return [&object](const char* key, const auto& value) { object[key] = value; };
+  };
+  const auto enum_writer = [](json& object) {
+    return [&object](const char* key, const auto& field, const auto& names) {
+      object[key] = format::name_of(field, names);
+    };
+  };
+  visit_run(recipe, writer(out), enum_writer(out));
+  visit_about(recipe.about, writer(out["about"]));
+  json& optimizer = out["optimizer"];
+  visit_optimizer(recipe.optimizer, writer(optimizer));
+  for (const ParameterGroup& group : recipe.optimizer.groups) {
+    json row;
+    visit_group(group, writer(row));
+    optimizer["group"].push_back(row);
+  }
+  json& schedule = out["schedule"];
+  visit_schedule(recipe.schedule, writer(schedule), enum_writer(schedule));
+  return out;
+}
+
+// A file, with what it extends beneath it. depth: files on the way here.
+static json read_extended(const std::string& path, int depth) {
+  check(depth < 8, "{}: recipes extend each other in more than 8 steps, or in a circle", path);
+  json object = format::read_toml_or_json(path);
+  if (!object.is_object() || !object.contains("extends")) return object;
+  const json extends = object["extends"];
+  check(extends.is_string(), "{}: extends must be the name of a file, got {}", path,
+        extends.dump());
+  object.erase("extends");
+  const auto beside = std::filesystem::path(path).parent_path() / extends.get<std::string>();
+  json base = read_extended(beside.string(), depth + 1);
+  base.merge_patch(object);  // tables are merged, all else is replaced
+  return base;
+}
+
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& settings) {
+  json object = read_extended(path, 0);
+  for (const std::string& setting : settings) set(object, setting);
+  try {
+    return recipe_from_json(object);
+  } catch (const Error& error) {
+    fail("{}: {}", path, error.what());
+  }
+}
+
+std::vector<std::string> differences(const Recipe& a, const Recipe& b) {
+  std::vector<std::string> out;
+  collect_differences(to_json(a), to_json(b), "", out);
+  return out;
+}
+
+}  // namespace qna::train

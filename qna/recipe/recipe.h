@@ -1,0 +1,73 @@
+// A training run as data: what, on what, how, and what is to be expected.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "qna/recipe/schedule.h"
+
+namespace qna::train {
+
+// Parameters whose name fits a pattern such as "*.bias" (fnmatch) have other settings. A parameter
+// belongs to the first group it fits; a pattern that fits no parameter stops the run.
+struct ParameterGroup {
+  std::string match;
+  double lr_scale = 1;
+  double weight_decay = -1;  // below 0: that of all
+};
+
+struct Optimizer {  // AdamW
+  double lr = 5e-4;
+  double lr_batch = 256;  // the rate is lr * batch / lr_batch; 0: lr itself
+  double weight_decay = 0.05;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double epsilon = 1e-8;
+  std::vector<ParameterGroup> groups = {};
+};
+
+enum class Precision { kFloat32, kBFloat16 };
+
+struct Recipe {
+  struct About {
+    std::string command;  // how to run it
+    std::string budget;   // on what machine, for how long
+    std::string expect;   // what comes out
+  } about;
+  std::string task = "classification";
+  int64_t seed = 0;
+  int64_t epochs = 300;
+  int64_t batch = 1024;    // pictures per step, of all processes together
+  int64_t accumulate = 1;  // parts that a step's pictures are computed in, one after the other
+  double clip = 0;         // largest norm of all gradients; 0: none
+  Precision precision = Precision::kFloat32;
+  double ema = 0;                  // decay of the running mean of weights; 0: none
+  int64_t max_bad_steps = 20;      // skipped for a loss or gradient that is not finite, at most
+  int64_t evaluate_every = 1;      // epochs
+  double checkpoint_minutes = 10;  // between checkpoints inside an epoch; 0: none
+  int64_t checkpoint_steps = 0;    // the same in steps
+  Optimizer optimizer;
+  Schedule schedule;
+  nlohmann::json sections = nlohmann::json::object();  // what belongs to the task: model, data ...
+
+  double full_lr() const {
+    return optimizer.lr_batch > 0 ? optimizer.lr * static_cast<double>(batch) / optimizer.lr_batch
+                                  : optimizer.lr;
+  }
+};
+
+// Throws qna::Error that names the key, the rule and the value. Keys that the recipe itself does
+// not know go into `sections`: the task refuses those that it does not know.
+Recipe recipe_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const Recipe& recipe);
+
+// A TOML or JSON file. extends = "other.toml" takes from the file of that name beside it what is
+// not given here. settings: "key.inner=value" with a TOML value; a text needs no quotes.
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& settings = {});
+
+// The keys, as "section.key", in which two recipes differ in what decides the weights. Where the
+// data lies, how many threads read it and how often a checkpoint is written do not.
+std::vector<std::string> differences(const Recipe& a, const Recipe& b);
+
+}  // namespace qna::train

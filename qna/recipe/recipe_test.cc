@@ -1,0 +1,96 @@
+#include "qna/recipe/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "qna/base/error.h"
+#include "qna/format/toml.h"
+
+namespace qna::train {
+namespace {
+
+using nlohmann::json;
+
+std::string complaint(const json& object) {
+  try {
+    recipe_from_json(object);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Recipe, RoundTrip) {
+  const json written = {
+      {"epochs", 7},
+      {"batch", 32},
+      {"precision", "bfloat16"},
+      {"optimizer", {{"lr", 0.1}, {"group", {{{"match", "*.bias"}, {"weight_decay", 0}}}}}},
+      {"schedule", {{"kind", "step"}, {"step_epoch", 3}}},
+      {"data", {{"path", "x"}}}};
+  const Recipe recipe = recipe_from_json(written);
+  EXPECT_EQ(recipe.epochs, 7);
+  EXPECT_EQ(recipe.precision, Precision::kBFloat16);
+  ASSERT_EQ(recipe.optimizer.groups.size(), 1u);
+  EXPECT_EQ(recipe.optimizer.groups[0].weight_decay, 0);
+  EXPECT_EQ(recipe.sections, json({{"data", {{"path", "x"}}}}));
+  EXPECT_EQ(to_json(recipe_from_json(to_json(recipe))), to_json(recipe));
+  // Through TOML too, as a run's folder keeps it.
+  EXPECT_EQ(format::parse_toml(format::to_toml(to_json(recipe)), "test"), to_json(recipe));
+}
+
+TEST(Recipe, LearningRateScalesWithTheBatch) {
+  const Recipe recipe = recipe_from_json({{"batch", 1024}, {"optimizer", {{"lr", 5e-4}}}});
+  EXPECT_DOUBLE_EQ(recipe.full_lr(), 2e-3);
+  EXPECT_DOUBLE_EQ(recipe_from_json({{"optimizer", {{"lr", 5e-4}, {"lr_batch", 0}}}}).full_lr(),
+                   5e-4);
+}
+
+TEST(Recipe, ErrorsNameTheKey) {
+  EXPECT_NE(complaint({{"epoch", 3}}).find("unknown key 'epoch'"), std::string::npos);
+  EXPECT_NE(complaint({{"optimizer", {{"learning_rate", 3}}}})
+                .find("unknown key 'optimizer.learning_rate'"),
+            std::string::npos);
+  EXPECT_NE(complaint({{"optimizer", {{"group", {{{"pattern", "x"}}}}}}})
+                .find("optimizer.group[0].pattern"),
+            std::string::npos);
+  EXPECT_EQ(complaint({{"epochs", 0}}), "recipe: epochs must be from 1 to 1000000000, got 0");
+  EXPECT_EQ(complaint({{"epochs", "many"}}), "recipe: epochs must be an integer, got \"many\"");
+  EXPECT_EQ(complaint({{"ema", 1}}), "recipe: ema must be from 0 to below 1, got 1");
+  EXPECT_EQ(complaint({{"precision", "half"}}),
+            "recipe: precision must be one of float32, bfloat16, got \"half\"");
+  EXPECT_EQ(complaint({{"batch", 8}, {"accumulate", 9}}),
+            "recipe: accumulate must be from 1 to 8, got 9");
+  EXPECT_EQ(complaint({{"schedule", 3}}), "recipe: schedule must be a table, got 3");
+}
+
+TEST(Recipe, Settings) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "qna_recipe_test.toml").string();
+  std::ofstream(path) << "epochs = 3\n[data]\npath = \"a\"\n";
+  const Recipe recipe = read_recipe(
+      path, {"epochs=5", "data.path=/some where/b", "augment.rand_augment.ops=1", "seed=2"});
+  EXPECT_EQ(recipe.epochs, 5);
+  EXPECT_EQ(recipe.seed, 2);
+  EXPECT_EQ(recipe.sections["data"]["path"], "/some where/b");
+  EXPECT_EQ(recipe.sections["augment"]["rand_augment"]["ops"], 1);
+  EXPECT_THROW(read_recipe(path, {"epochs"}), Error);
+  EXPECT_THROW(read_recipe(path, {"epochs.x=1"}), Error);
+  std::filesystem::remove(path);
+  EXPECT_THROW(read_recipe(path), Error);
+}
+
+TEST(Recipe, DifferencesThatDecideTheWeights) {
+  const Recipe a = recipe_from_json({{"epochs", 3}, {"data", {{"path", "a"}, {"workers", 1}}}});
+  Recipe b = recipe_from_json({{"epochs", 3}, {"data", {{"path", "b"}, {"workers", 2}}}});
+  b.checkpoint_minutes = 1;
+  EXPECT_TRUE(differences(a, b).empty());
+  b.optimizer.lr *= 2;
+  b.sections["model"]["name"] = "x";
+  EXPECT_EQ(differences(a, b), (std::vector<std::string>{"model", "optimizer.lr"}));
+}
+
+}  // namespace
+}  // namespace qna::train

@@ -1,10 +1,10 @@
 # The functions with which each folder's CMakeLists.txt says what it builds.
 #
 #   qna_add_library(<folder> SOURCES <file>... [LINKS <target>...] [PRIVATE_LINKS <target>...]
-#                   [TORCH] [INTERNAL])
+#                   [TORCH|JSON|CLI] [INTERNAL])
 #     Static library qna::<folder>, installed and exported. INTERNAL: neither of the two.
 #
-#   qna_add_program(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [INTERNAL])
+#   qna_add_program(<name> SOURCES <file>... [LINKS <target>...] [TORCH|CLI] [INTERNAL])
 #     Program at the top of the build folder, installed unless INTERNAL.
 #
 #   qna_add_test(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [LABELS <label>...]
@@ -12,7 +12,8 @@
 #     GoogleTest program in tests/ of the build folder, one CTest test. May stand in any folder:
 #     it does nothing when tests are off, or when it needs torch and QNA_WITH_TORCH is off.
 #
-# TORCH links LibTorch and compiles with its headers precompiled.
+# TORCH links LibTorch and compiles with its headers precompiled. JSON and CLI compile with the headers of
+# nlohmann's JSON and fmt precompiled, and with those of CLI11 too.
 
 include(GNUInstallDirs)
 
@@ -54,8 +55,18 @@ function(_qna_check_arguments function name)
   endif()
 endfunction()
 
+function(_qna_use_plain_headers target)
+  if(ARG_CLI)
+    target_link_libraries(${target} PRIVATE CLI11::CLI11)
+    _qna_set_test_options(${target})
+    target_precompile_headers(${target} REUSE_FROM qna_cli_pch)
+  elseif(ARG_JSON)
+    target_precompile_headers(${target} REUSE_FROM qna_json_pch)
+  endif()
+endfunction()
+
 function(qna_add_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;INTERNAL" "" "SOURCES;LINKS;PRIVATE_LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;JSON;CLI;INTERNAL" "" "SOURCES;LINKS;PRIVATE_LINKS")
   _qna_check_arguments(qna_add_library ${folder})
 
   set(target qna_${folder})
@@ -66,6 +77,7 @@ function(qna_add_library folder)
   if(ARG_TORCH)
     _qna_use_torch(${target} PUBLIC qna_torch_pch)
   endif()
+  _qna_use_plain_headers(${target})
   set_target_properties(
     ${target} PROPERTIES EXPORT_NAME ${folder} ARCHIVE_OUTPUT_DIRECTORY
                                                "${PROJECT_BINARY_DIR}/lib")
@@ -79,7 +91,7 @@ function(qna_add_library folder)
 endfunction()
 
 function(qna_add_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;INTERNAL" "" "SOURCES;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;CLI;INTERNAL" "" "SOURCES;LINKS")
   _qna_check_arguments(qna_add_program ${name})
 
   add_executable(${name} ${ARG_SOURCES})
@@ -90,6 +102,7 @@ function(qna_add_program name)
     # The installed program uses the torch it was linked with.
     set_target_properties(${name} PROPERTIES INSTALL_RPATH "${LibTorch_HOME}/lib")
   endif()
+  _qna_use_plain_headers(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
   if(NOT ARG_INTERNAL)
     install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
@@ -135,11 +148,27 @@ endfunction()
 # file takes twice as long with it.
 if(QNA_WITH_TORCH)
   foreach(target IN ITEMS qna_torch_pch qna_test_torch_pch)
-    add_library(${target} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc")
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/pch.cc")
     _qna_set_common(${target})
     target_link_libraries(${target} PRIVATE LibTorch::LibTorch)
     target_precompile_headers(
       ${target} PRIVATE <torch/types.h> <torch/nn/cloneable.h> <torch/nn/pimpl.h>)
   endforeach()
   _qna_set_test_options(qna_test_torch_pch)
+endif()
+
+# The same for JSON, fmt and CLI11. What parses a command line is compiled with -O1, as tests are: most of
+# it runs once.
+foreach(target IN ITEMS qna_json_pch qna_cli_pch)
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/pch.cc")
+  _qna_set_common(${target})
+  target_link_libraries(${target} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+endforeach()
+set(_plain_headers <fmt/format.h> <nlohmann/json.hpp> <functional> <map> <memory> <optional> <set> <span>
+                   <string> <variant> <vector>)
+target_precompile_headers(qna_json_pch PRIVATE ${_plain_headers})
+if(QNA_BUILD_CLI)
+  target_link_libraries(qna_cli_pch PRIVATE CLI11::CLI11)
+  target_precompile_headers(qna_cli_pch PRIVATE <CLI/CLI.hpp> ${_plain_headers})
+  _qna_set_test_options(qna_cli_pch)
 endif()

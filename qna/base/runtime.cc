@@ -1,6 +1,7 @@
 #include "qna/base/runtime.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -11,8 +12,8 @@
 namespace qna {
 namespace {
 
-// About 30 microseconds: longer than the steps between two layers, short beside a network.
-constexpr int kWatches = 1000;
+// Longer than the steps between two layers, short beside a network: who sleeps wakes up late.
+constexpr auto kWatch = std::chrono::microseconds(500);
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -25,10 +26,13 @@ void pause() {
 // Waits until `value` is no longer `old`: awake at first, asleep later.
 template <typename T>
 void wait_while(const std::atomic<T>& value, T old) {
-  for (int i = 0; i < kWatches; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    pause();
-  }
+  const auto end = std::chrono::steady_clock::now() + kWatch;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 

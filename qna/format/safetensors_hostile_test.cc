@@ -43,12 +43,15 @@ class HostileSafetensors : public ::testing::Test {
     return header_complaint(R"({"w":)" + std::string(entry) + "}", data);
   }
 
-  // The file is refused with a qna::Error, or all its views lie inside it.
+  // The file is refused with a qna::Error, on disk and in memory, or all its views lie inside it.
   bool is_refused(std::string_view content) const {
     put(content);
     try {
-      const SafetensorsFile file(path);
-      const std::span<const std::byte> all = file.mapping()->bytes();
+      const auto bytes = std::make_shared<const std::string>(content);
+      const std::span<const std::byte> all = std::as_bytes(std::span(*bytes));
+      const SafetensorsFile on_disk(path);
+      const SafetensorsFile file(bytes, path);
+      EXPECT_EQ(file.tensors().size(), on_disk.tensors().size());
       for (const TensorView& tensor : file.tensors()) {
         EXPECT_GE(tensor.bytes.data(), all.data());
         EXPECT_LE(tensor.bytes.data() + tensor.bytes.size(), all.data() + all.size());

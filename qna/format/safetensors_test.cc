@@ -123,7 +123,7 @@ TEST(Safetensors, FindsByName) {
 }
 
 TEST(Safetensors, MappingKeepsTheBytesWhenTheFileObjectIsGone) {
-  std::shared_ptr<const MappedFile> mapping;
+  std::shared_ptr<const void> mapping;
   TensorView tensor;
   {
     const SafetensorsFile file(golden("one_tensor.safetensors"));

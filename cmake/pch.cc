@@ -1,0 +1,1 @@
+// Empty on purpose: it exists so that targets can own precompiled headers.

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "qna/config/layers.h"
 #include "qna/kernels/layer_norm.h"
 
 namespace qna::engine {
@@ -50,6 +53,20 @@ Matrix& Matrix::scale_rows(const Floats& scale) {
     for (int64_t c = 0; c < in; ++c) weight[r * in + c] *= scale[r];
     if (!bias.empty()) bias[r] *= scale[r];
   }
+  return *this;
+}
+
+// (x - mean) / sqrt(variance + epsilon) * weight + bias
+Matrix& Matrix::fold_batch_norm(const Tensors& norm) {
+  const Floats gain = norm.get("weight"), offset = norm.get("bias");
+  const Floats mean = norm.get("running_mean"), variance = norm.get("running_var");
+  Floats scale(out), shift(out);
+  for (int64_t i = 0; i < out; ++i) {
+    const double factor = gain[i] / std::sqrt(variance[i] + config::kTorchNormEpsilon);
+    scale[i] = static_cast<float>(factor);
+    shift[i] = static_cast<float>(offset[i] - mean[i] * factor);
+  }
+  scale_rows(scale).bias = shift;
   return *this;
 }
 

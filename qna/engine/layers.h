@@ -46,6 +46,8 @@ struct Matrix {
 
   Matrix& fold_norm(const NormWeights& norm);
   Matrix& scale_rows(const Floats& scale);  // of the output; empty: none
+  // BatchNorm behind it, whose statistics make it a scale and a shift. The matrix has no bias yet.
+  Matrix& fold_batch_norm(const Tensors& norm);
   kernels::PackedWeights pack() const;
 };
 Matrix linear(const Tensors& tensors, int64_t out, int64_t in, bool bias = true);

@@ -40,6 +40,22 @@ struct QueryProducts {
   kernels::PackedWeights key_value;  // of all
   kernels::PackedWeights project;
   kernels::Norm norm;
+
+  // Queries, keys beside values, and room for what the attention makes of them.
+  struct Maps {
+    const float* query;      // like y
+    const float* key_value;  // [x's rows, 2, features]
+    float* mixed;            // like y
+  };
+  Maps run(const Map& x, const Map& y, Scope& scope, Worker& worker) const {
+    Map q = y;
+    q.data = scope.floats(y.size());
+    float* kv = scope.floats(2 * x.rows() * y.features);
+    query.run(x, q, worker);
+    dense(x.data, x.rows(), key_value, kv, worker, {.norm = norm});
+    return {q.data, kv, scope.floats(y.size())};
+  }
+  size_t bytes() const { return bytes_of(query.weights) + bytes_of(key_value) + bytes_of(project); }
 };
 
 QueryProducts query_products(Matrix qkv, const Matrix& project, const NormWeights& norm,
@@ -73,11 +89,7 @@ class SasaMixer final : public Mixer {
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const override {
     Scope scope(worker.arena);
     const int64_t features = o_.out_features;
-    const Map q{y.batch, y.height, y.width, features, scope.floats(y.size())};
-    float* kv = scope.floats(2 * x.rows() * features);
-    float* mixed = scope.floats(y.size());
-    products_.query.run(x, q, worker);
-    dense(x.data, x.rows(), products_.key_value, kv, worker, {.norm = products_.norm});
+    const auto [q, kv, mixed] = products_.run(x, y, scope, worker);
     const auto& padding = *o_.padding;
     kernels::WindowShape shape{.batch = x.batch,
                                .height = x.height,
@@ -98,7 +110,7 @@ class SasaMixer final : public Mixer {
     kernels::check_shape(shape, "Sasa");
     const kernels::ValueLayout one{features, 1, o_.heads}, two{2 * features, 1, o_.heads};
     kernels::sasa_forward<float>({.shape = shape,
-                                  .q = {q.data, one},
+                                  .q = {q, one},
                                   .k = {kv, two},
                                   .v = {kv + features, two},
                                   .bias = bias_.data(),
@@ -107,10 +119,7 @@ class SasaMixer final : public Mixer {
                                  worker.runtime);
     dense(mixed, y.rows(), products_.project, y.data, worker);
   }
-  size_t bytes() const override {
-    return bytes_of(products_.query.weights) + bytes_of(products_.key_value) +
-           bytes_of(products_.project);
-  }
+  size_t bytes() const override { return products_.bytes(); }
 
  private:
   config::SasaOptions o_;
@@ -131,11 +140,7 @@ class HaloMixer final : public Mixer {
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const override {
     Scope scope(worker.arena);
     const int64_t features = o_.out_features;
-    const Map q{y.batch, y.height, y.width, features, scope.floats(y.size())};
-    float* kv = scope.floats(2 * x.rows() * features);
-    float* mixed = scope.floats(y.size());
-    products_.query.run(x, q, worker);
-    dense(x.data, x.rows(), products_.key_value, kv, worker, {.norm = products_.norm});
+    const auto [q, kv, mixed] = products_.run(x, y, scope, worker);
     kernels::halo_attention({.batch = x.batch,
                              .height = x.height,
                              .width = x.width,
@@ -147,7 +152,7 @@ class HaloMixer final : public Mixer {
                              .halo_w = o_.halo()[1],
                              .stride_h = o_.stride[0],
                              .stride_w = o_.stride[1],
-                             .q = q.data,
+                             .q = q,
                              .k = kv,
                              .k_stride = 2 * features,
                              .v = kv + features,
@@ -159,10 +164,7 @@ class HaloMixer final : public Mixer {
                             worker.runtime);
     dense(mixed, y.rows(), products_.project, y.data, worker);
   }
-  size_t bytes() const override {
-    return bytes_of(products_.query.weights) + bytes_of(products_.key_value) +
-           bytes_of(products_.project);
-  }
+  size_t bytes() const override { return products_.bytes(); }
 
  private:
   config::HaloAttentionOptions o_;

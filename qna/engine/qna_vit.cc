@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "qna/config/blocks.h"
@@ -29,19 +28,7 @@ Convolution make_stem(const Tensors& tensors, const config::QnAViTConfig& c) {
   if (!patch) {
     stem.shape.pad_top = stem.shape.pad_left = kStemPadding;
     stem.activation = c.activation;
-    // BatchNorm with its statistics is a scale and a shift.
-    const Tensors norm = tensors.in("norm");
-    const Floats weight = norm.get("weight"), mean = norm.get("running_mean"),
-                 variance = norm.get("running_var");
-    Floats scale(c.base_dim);
-    matrix.bias = norm.get("bias");
-    for (int64_t i = 0; i < c.base_dim; ++i) {
-      const double factor = weight[i] / std::sqrt(variance[i] + config::kTorchNormEpsilon);
-      scale[i] = static_cast<float>(factor);
-      matrix.bias[i] = static_cast<float>(matrix.bias[i] - mean[i] * factor);
-    }
-    const Floats shift = std::exchange(matrix.bias, {});
-    matrix.scale_rows(scale).bias = shift;
+    matrix.fold_batch_norm(tensors.in("norm"));
   }
   stem.weights = matrix.pack();
   return stem;
@@ -182,9 +169,8 @@ std::vector<AttentionLayer> QnAViT::attention_layers() const {
 
 // A pass: the map goes to and fro between two pieces of memory, and ends in a third.
 struct QnAViT::Walk {
-  Walk(const QnAViT& network, const ImageBatch& images, const Map& features, Worker& worker_in,
-       Visitor* visitor_in)
-      : worker(worker_in), visitor(visitor_in), scope(worker.arena), last(features) {
+  Walk(const QnAViT& network, const ImageBatch& images, Worker& worker_in, Visitor* visitor_in)
+      : worker(worker_in), visitor(visitor_in), scope(worker.arena) {
     const config::QnAViTConfig& c = network.config_;
     int64_t largest = 0;
     for (size_t i = 0; i < c.stages.size(); ++i) {
@@ -217,7 +203,6 @@ struct QnAViT::Walk {
   Worker& worker;
   Visitor* visitor;
   Scope scope;
-  const Map& last;
   std::array<float*, 2> pieces;
   int piece = 0;
   Map map;
@@ -225,7 +210,7 @@ struct QnAViT::Walk {
 
 bool QnAViT::run_features(const ImageBatch& images, const Map& features, Worker& worker,
                           Visitor* visitor) const {
-  Walk walk(*this, images, features, worker, visitor);
+  Walk walk(*this, images, worker, visitor);
   const int64_t stride = config_.stride(0);
   walk.map = {images.batch, up(images.height, stride), up(images.width, stride), config_.base_dim,
               walk.pieces[0]};

@@ -1,7 +1,5 @@
 #include "qna/engine/resnet.h"
 
-#include <cmath>
-
 #include "qna/kernels/pool.h"
 
 namespace qna::engine {
@@ -11,19 +9,11 @@ using kernels::Activation;
 
 int64_t half(int64_t size) { return (size + 1) / 2; }
 
-// norm(conv(x)): (conv - mean) / sqrt(variance + epsilon) * weight + bias.
+// norm(conv(x))
 Convolution frozen(const Tensors& conv, const Tensors& norm, int64_t in, int64_t out,
                    int64_t kernel, int64_t stride, int64_t dilation, Activation activation) {
   Matrix matrix = window_matrix(conv.get("weight"), out, in, kernel, kernel);
-  const Floats weight = norm.get("weight"), bias = norm.get("bias");
-  const Floats mean = norm.get("running_mean"), variance = norm.get("running_var");
-  Floats scale(out), shift(out);
-  for (int64_t i = 0; i < out; ++i) {
-    const double factor = weight[i] / std::sqrt(variance[i] + config::kTorchNormEpsilon);
-    scale[i] = static_cast<float>(factor);
-    shift[i] = static_cast<float>(bias[i] - mean[i] * factor);
-  }
-  matrix.scale_rows(scale).bias = shift;
+  matrix.fold_batch_norm(norm);
   const int64_t padding = kernel / 2 * dilation;
   return {.shape = {.kernel_h = kernel,
                     .kernel_w = kernel,

@@ -50,7 +50,7 @@ class Loader {
   size_t position_ = 0;
 };
 
-struct Subject {
+struct LoaderSubject {
   std::string name;
   std::string version;
   std::function<double(int64_t)> seconds;  // for that many pictures
@@ -67,7 +67,7 @@ std::vector<LoaderResult> run_loader_bench(const LoaderBenchOptions& options) {
         "bench loader: count and rounds must be at least 1, got {} and {}", options.count,
         options.rounds);
   Loader loader(options);
-  std::vector<Subject> subjects;
+  std::vector<LoaderSubject> subjects;
   subjects.push_back({"qna", "", [&](int64_t pictures) { return loader.seconds(pictures); }});
   std::unique_ptr<Peer> peer;
   if (!options.peer_command.empty()) {
@@ -82,17 +82,17 @@ std::vector<LoaderResult> run_loader_bench(const LoaderBenchOptions& options) {
   }
   // Once through all files, so that they are in memory; then a turn is about half a second, of
   // whole rounds through the files, because pictures differ.
-  for (Subject& subject : subjects) {
+  for (LoaderSubject& subject : subjects) {
     const double once = subject.seconds(loader.count());
     subject.turn = loader.count() * std::max<int64_t>(1, std::lround(0.5 / std::max(once, 1e-3)));
   }
   for (int round = 0; round < options.rounds; ++round)
-    for (Subject& subject : subjects) {
+    for (LoaderSubject& subject : subjects) {
       const double seconds = subject.seconds(subject.turn);
       subject.speeds.push_back(static_cast<double>(subject.turn) / seconds);
     }
   std::vector<LoaderResult> results;
-  for (Subject& subject : subjects) {
+  for (LoaderSubject& subject : subjects) {
     std::sort(subject.speeds.begin(), subject.speeds.end());
     results.push_back({subject.name, subject.speeds[subject.speeds.size() / 2],
                        subject.speeds.front(), subject.speeds.back(), subject.version});

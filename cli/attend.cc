@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -26,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using image::Image;
 
-struct Arguments {
+struct AttendArguments {
   std::string file;  // weights
   std::vector<std::string> images;
   std::string out;
@@ -106,7 +105,7 @@ class Page {
   std::string body_;
 };
 
-std::vector<std::string> choose_layers(const engine::Model& model, const Arguments& a) {
+std::vector<std::string> choose_layers(const engine::Model& model, const AttendArguments& a) {
   std::vector<engine::AttentionLayer> layers;
   for (const std::string& name : a.layers) {
     layers.push_back(engine::find_attention_layer(model, name));
@@ -124,7 +123,7 @@ std::vector<std::string> choose_layers(const engine::Model& model, const Argumen
   return names;
 }
 
-void run(const Arguments& a) {
+void run_attend(const AttendArguments& a) {
   const engine::Model model = engine::Model::open(a.file);
   const config::Preprocess& preprocess = model.info().preprocess;
   const InputSize size = input_size(a.size, model.classifier());
@@ -179,39 +178,38 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_attend(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("attend", "Draw where a model looks in pictures");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("images", a->images,
-                   "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
-                   "(.safetensors) [the small classifier that comes with the program]")
-      ->required()
-      ->type_name("[FILE] IMAGE");
-  verb->add_option("-o,--out", a->out, "Folder for the pictures, made if need be")->required();
+void add_attend(Command program) {
+  Command verb = program.verb("attend", "Draw where a model looks in pictures");
+  auto a = std::make_shared<AttendArguments>();
+  verb.option("images", a->images,
+              "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
+              "(.safetensors) [the small classifier that comes with the program]")
+      .required()
+      .type_name("[FILE] IMAGE");
+  verb.option("-o,--out", a->out, "Folder for the pictures, made if need be").required();
   // One value per use, or several with commas: what follows may be a picture.
-  verb->add_option("--layer", a->layers,
-                   "Layers such as 2.5 (stage.block from 0), 2.downsample, head [the last QnA\n"
-                   "block of every stage and the last self-attention block]")
-      ->allow_extra_args(false)
-      ->delimiter(',');
-  verb->add_option("--head", a->style.heads, "Heads, from 0 [all]")
-      ->allow_extra_args(false)
-      ->delimiter(',')
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
-  verb->add_option("--size", a->size,
-                   "Run with this shorter side at the picture's own aspect, or on the middle cut\n"
-                   "to HEIGHTxWIDTH [shorter side as the model was trained]");
-  verb->add_option("--opacity", a->style.opacity, "Of the maps over the picture, 0 to 1 [0.6]")
-      ->check(CLI::Range(0.0, 1.0));
-  verb->add_option("--cell", a->style.cell, "Longer side of each picture on a sheet [320]")
-      ->check(CLI::Range(int64_t{32}, int64_t{4096}));
-  verb->add_flag("--kernels,!--no-kernels", a->kernels,
-                 "Also draw the windows' kernels, tiled [yes]");
-  verb->add_flag("--weighted", a->style.weighted,
-                 "Weights of the values, with the learned scale, instead of attention");
-  verb->add_flag("--shared-scale", a->style.shared_scale,
-                 "One range of colours for all heads of a layer");
-  verb->footer(
+  verb.option("--layer", a->layers,
+              "Layers such as 2.5 (stage.block from 0), 2.downsample, head [the last QnA\n"
+              "block of every stage and the last self-attention block]")
+      .one_value_each()
+      .comma_separated();
+  verb.option("--head", a->style.heads, "Heads, from 0 [all]")
+      .one_value_each()
+      .comma_separated()
+      .range(0, 1 << 20);
+  verb.option("--size", a->size,
+              "Run with this shorter side at the picture's own aspect, or on the middle cut\n"
+              "to HEIGHTxWIDTH [shorter side as the model was trained]");
+  verb.option("--opacity", a->style.opacity, "Of the maps over the picture, 0 to 1 [0.6]")
+      .range(0.0, 1.0);
+  verb.option("--cell", a->style.cell, "Longer side of each picture on a sheet [320]")
+      .range(32, 4096);
+  verb.flag("--kernels,!--no-kernels", a->kernels, "Also draw the windows' kernels, tiled [yes]");
+  verb.flag("--weighted", a->style.weighted,
+            "Weights of the values, with the learned scale, instead of attention");
+  verb.flag("--shared-scale", a->style.shared_scale,
+            "One range of colours for all heads of a layer");
+  verb.footer(
       "For every picture and layer a PNG sheet shows each head's attention, summed over the "
       "windows\n"
       "that see a place, and a second one the windows' kernels; index.html shows them all. The\n"
@@ -223,9 +221,9 @@ void add_attend(CLI::App& app) {
       "  qna attend model.safetensors cat.jpg -o cat/\n"
       "  qna attend model.safetensors photos/ -o maps/ --layer 1.2,2.5 --no-kernels\n"
       "  qna attend model.safetensors street.jpg -o street/ --size 768 --head 0,3 --cell 1024");
-  verb->callback([a] {
+  verb.callback([a] {
     a->file = take_weights(a->images);
-    run(*a);
+    run_attend(*a);
   });
 }
 

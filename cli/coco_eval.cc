@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Arguments {
+struct CocoEvalArguments {
   std::string truth;
   std::string detections;
   std::string json_file;
@@ -70,7 +69,7 @@ json to_json(const coco::Annotations& truth, const coco::Evaluation& evaluation)
   return out;
 }
 
-void run(const Arguments& a) {
+void run_coco_eval(const CocoEvalArguments& a) {
   const coco::Annotations truth = coco::read_annotations(a.truth);
   const std::vector<coco::Detection> detections = coco::read_results(a.detections, truth);
   if (a.oddities) {
@@ -93,29 +92,27 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_coco_eval(CLI::App& app) {
-  CLI::App* verb =
-      app.add_subcommand("coco-eval", "Measure detections by the COCO protocol for boxes");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("truth", a->truth,
-                   "Ground truth: COCO JSON with images, annotations, categories")
-      ->required()
-      ->type_name("GT.json");
-  verb->add_option("detections", a->detections,
-                   "Results: a JSON list of {image_id, category_id, bbox, score}")
-      ->required()
-      ->type_name("DT.json");
-  verb->add_flag("--per-category", a->per_category, "Also a table with a row for each category");
-  verb->add_option("--json", a->json_file, "Also write the numbers, with all digits, to this file")
-      ->type_name("FILE");
-  verb->add_flag("--oddities", a->oddities, "Say on stderr what is strange in the ground truth");
-  verb->add_option("--threads", a->threads, "Threads [all cores]")->check(CLI::Range(1, 1024));
-  verb->footer(
+void add_coco_eval(Command program) {
+  Command verb = program.verb("coco-eval", "Measure detections by the COCO protocol for boxes");
+  auto a = std::make_shared<CocoEvalArguments>();
+  verb.option("truth", a->truth, "Ground truth: COCO JSON with images, annotations, categories")
+      .required()
+      .type_name("GT.json");
+  verb.option("detections", a->detections,
+              "Results: a JSON list of {image_id, category_id, bbox, score}")
+      .required()
+      .type_name("DT.json");
+  verb.flag("--per-category", a->per_category, "Also a table with a row for each category");
+  verb.option("--json", a->json_file, "Also write the numbers, with all digits, to this file")
+      .type_name("FILE");
+  verb.flag("--oddities", a->oddities, "Say on stderr what is strange in the ground truth");
+  verb.option("--threads", a->threads, "Threads [all cores]").range(1, 1024);
+  verb.footer(
       "The numbers are those of pycocotools. -1 means that there are no objects to find.\n\n"
       "Examples:\n"
       "  qna coco-eval instances_val2017.json detections.json\n"
       "  qna coco-eval instances_val2017.json detections.json --per-category --json numbers.json");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_coco_eval(*a); });
 }
 
 }  // namespace qna::cli

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 
@@ -21,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct CompareArguments {
   std::vector<std::string> runs;
   std::vector<std::string> images;
   std::string out = "comparison.html";
@@ -73,7 +72,7 @@ class Networks {
   engine::Context context_;
 };
 
-void run(const Arguments& a) {
+void run_compare(const CompareArguments& a) {
   check(a.sheet.empty() || !a.images.empty(), "--sheet needs pictures: --images");
   report::TrainingReport page = report::compare_runs(a.runs);
   std::vector<viz::Captioned> cells;
@@ -101,22 +100,22 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_compare(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("compare", "Curves of several training runs on one page");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("runs", a->runs, "Folders of runs")->required()->type_name("RUN");
-  verb->add_option("-o,--out", a->out, "The page [comparison.html]")->type_name("FILE");
-  verb->add_option("--images", a->images,
-                   "Pictures that the runs, if they are auto-encoders, show side by side")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("IMAGE");
-  verb->add_option("--sheet", a->sheet, "PNG file for these pictures alone")->type_name("FILE");
-  verb->footer(
+void add_compare(Command program) {
+  Command verb = program.verb("compare", "Curves of several training runs on one page");
+  auto a = std::make_shared<CompareArguments>();
+  verb.option("runs", a->runs, "Folders of runs").required().type_name("RUN");
+  verb.option("-o,--out", a->out, "The page [comparison.html]").type_name("FILE");
+  verb.option("--images", a->images,
+              "Pictures that the runs, if they are auto-encoders, show side by side")
+      .comma_separated()
+      .one_value_each()
+      .type_name("IMAGE");
+  verb.option("--sheet", a->sheet, "PNG file for these pictures alone").type_name("FILE");
+  verb.footer(
       "Examples:\n"
       "  qna compare runs/bccd_detr runs/bccd_detr_qna\n"
       "  qna compare runs/faces_* -o faces.html --images a.jpg,b.jpg --sheet faces.png");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_compare(*a); });
 }
 
 }  // namespace qna::cli

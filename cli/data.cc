@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/verbs.h"
@@ -84,29 +83,26 @@ void preview(const PreviewArguments& a) {
 
 }  // namespace
 
-void add_data(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("data", "Look at the pictures that a recipe trains on");
-  verb->require_subcommand(1);
-  CLI::App* sub = verb->add_subcommand("preview", "Write a sheet of augmented pictures");
+void add_data(Command program) {
+  Command verb = program.verb("data", "Look at the pictures that a recipe trains on");
+  verb.require_verb();
+  Command sub = verb.verb("preview", "Write a sheet of augmented pictures");
   auto a = std::make_shared<PreviewArguments>();
-  sub->add_option("recipe", a->recipe, "Recipe (.toml)")->required()->type_name("RECIPE");
-  sub->add_option("--set", a->settings, "Another value for a key of the recipe")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  sub->add_option("-o,--out", a->out, "PNG file [preview.png]")->type_name("FILE");
-  sub->add_option("--pictures", a->pictures, "Rows [6]")
-      ->check(CLI::Range(int64_t{1}, int64_t{100}));
-  sub->add_option("--variants", a->variants, "Columns, one per epoch [7]")
-      ->check(CLI::Range(int64_t{1}, int64_t{100}));
-  sub->add_option("--epoch", a->epoch, "First epoch, from 0 [0]")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  sub->footer(
+  sub.option("recipe", a->recipe, "Recipe (.toml)").required().type_name("RECIPE");
+  sub.option("--set", a->settings, "Another value for a key of the recipe")
+      .one_value_each()
+      .type_name("KEY=VALUE");
+  sub.option("-o,--out", a->out, "PNG file [preview.png]").type_name("FILE");
+  sub.option("--pictures", a->pictures, "Rows [6]").range(1, 100);
+  sub.option("--variants", a->variants, "Columns, one per epoch [7]").range(1, 100);
+  sub.option("--epoch", a->epoch, "First epoch, from 0 [0]").range(int64_t{0}, int64_t{1} << 40);
+  sub.footer(
       "The pictures are those that training sees: augmentation is a function of seed, epoch and\n"
       "picture.\n\n"
       "Examples:\n"
       "  qna data preview recipes/fashion_mnist.toml\n"
       "  qna data preview recipes/imagenette.toml --set data.path=imagenette2 -o look.png");
-  sub->callback([a] { preview(*a); });
+  sub.callback([a] { preview(*a); });
 }
 
 }  // namespace qna::cli

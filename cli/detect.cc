@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -29,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct DetectArguments {
   std::string file;
   std::vector<std::string> images;
   std::string out;          // empty: no pictures
@@ -96,7 +95,7 @@ class PictureIds {
 
 class Detector {
  public:
-  Detector(const Arguments& a, const std::vector<std::string>& paths)
+  Detector(const DetectArguments& a, const std::vector<std::string>& paths)
       : arguments_(a),
         ids_(paths, a.annotations),
         model_(engine::Model::open(a.file)),
@@ -179,7 +178,7 @@ class Detector {
     write(stem + ".png", predict::draw_boxes(photo, boxes));
   }
 
-  const Arguments& arguments_;
+  const DetectArguments& arguments_;
   const PictureIds ids_;
   const engine::Model model_;
   config::Preprocess preprocess_;
@@ -188,7 +187,7 @@ class Detector {
   UniqueStems stems_;
 };
 
-void run(const Arguments& a) {
+void run_detect(const DetectArguments& a) {
   check(!a.attention || !a.out.empty(), "--attention needs a folder for its pictures: --out");
   const std::vector<std::string> paths = data::find_images(a.images);
   Detector detector(a, paths);
@@ -201,36 +200,32 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_detect(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("detect", "Find objects in pictures");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Weights of a detector (.safetensors)")
-      ->required()
-      ->type_name("FILE");
-  verb->add_option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
-      ->required()
-      ->type_name("IMAGE");
-  verb->add_option("-o,--out", a->out, "Folder for pictures with boxes, made if need be")
-      ->type_name("FOLDER");
-  verb->add_option("--json", a->json, "File for the detections in COCO's format")
-      ->type_name("FILE");
-  verb->add_option("--annotations", a->annotations,
-                   "COCO file that has the pictures' ids and sizes, by file name [ids are the\n"
-                   "numbers that the names are, or else places in the list]")
-      ->type_name("FILE");
-  verb->add_option("--threshold", a->threshold, "Least score, 0 to 1 [0.5]")
-      ->check(CLI::Range(0.0, 1.0));
-  verb->add_option("--size", a->size, "Shorter side to look at [as the weights file says]")
-      ->check(CLI::Range(int64_t{16}, int64_t{8192}));
-  verb->add_flag("--attention", a->attention, "Also draw where the decoder looks for each object");
-  verb->footer(
+void add_detect(Command program) {
+  Command verb = program.verb("detect", "Find objects in pictures");
+  auto a = std::make_shared<DetectArguments>();
+  verb.option("file", a->file, "Weights of a detector (.safetensors)").required().type_name("FILE");
+  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+      .required()
+      .type_name("IMAGE");
+  verb.option("-o,--out", a->out, "Folder for pictures with boxes, made if need be")
+      .type_name("FOLDER");
+  verb.option("--json", a->json, "File for the detections in COCO's format").type_name("FILE");
+  verb.option("--annotations", a->annotations,
+              "COCO file that has the pictures' ids and sizes, by file name [ids are the\n"
+              "numbers that the names are, or else places in the list]")
+      .type_name("FILE");
+  verb.option("--threshold", a->threshold, "Least score, 0 to 1 [0.5]").range(0.0, 1.0);
+  verb.option("--size", a->size, "Shorter side to look at [as the weights file says]")
+      .range(16, 8192);
+  verb.flag("--attention", a->attention, "Also draw where the decoder looks for each object");
+  verb.footer(
       "A picture that cannot be read is reported and does not stop the rest; the exit status then\n"
       "is 1. For `qna coco-eval`, write all detections: --threshold 0.\n\n"
       "Examples:\n"
       "  qna detect detr.safetensors street.jpg -o found/\n"
       "  qna detect detr.safetensors photos/ --threshold 0.8 --json found.json\n"
       "  qna detect detr.safetensors street.jpg -o found/ --attention");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_detect(*a); });
 }
 
 }  // namespace qna::cli

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -19,7 +18,7 @@
 namespace qna::cli {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   std::string file;
   data::DatasetOptions data{.path = "", .split = "val"};
   int64_t batch = 0;  // 0: 64, of a detector 4
@@ -32,7 +31,7 @@ struct Arguments {
   std::string results;  // file for the detections; empty: none
 };
 
-data::LoaderOptions loader_options(const Arguments& a) {
+data::LoaderOptions loader_options(const EvalArguments& a) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return {.batch = a.batch,
           .workers = a.workers > 0 ? a.workers : cores,
@@ -42,7 +41,7 @@ data::LoaderOptions loader_options(const Arguments& a) {
 }
 
 // `progress` counts batches and shows pictures, of which there are so many.
-predict::EvaluationRun tell_pictures(Progress& progress, const Arguments& a, int64_t pictures) {
+predict::EvaluationRun tell_pictures(Progress& progress, const EvalArguments& a, int64_t pictures) {
   return {.tell = [&progress, batch = a.batch, pictures](int64_t done, int64_t) {
     progress.show(done, fmt::format("{} pictures", std::min(done * batch, pictures)));
   }};
@@ -53,7 +52,7 @@ void print_broken(const std::vector<std::string>& lines) {
 }
 
 // Of the detector's classes. They must mean in the annotations what they mean in its file.
-std::vector<int64_t> category_ids(const Arguments& a, const engine::ModelInfo& info,
+std::vector<int64_t> category_ids(const EvalArguments& a, const engine::ModelInfo& info,
                                   const data::DetectionDataset& dataset, bool has_ids) {
   const coco::Annotations& truth = dataset.truth();
   if (!has_ids) {
@@ -78,7 +77,7 @@ std::vector<int64_t> category_ids(const Arguments& a, const engine::ModelInfo& i
   return ids;
 }
 
-void run_detector(const Arguments& a, const engine::Model& model) {
+void run_detector(const EvalArguments& a, const engine::Model& model) {
   check(!a.annotations.empty(),
         "{}: this is a detector; give the objects of the pictures in DATA with --annotations FILE",
         a.file);
@@ -111,7 +110,7 @@ void run_detector(const Arguments& a, const engine::Model& model) {
   if (a.as_json) fmt::print("{}\n", numbers.dump());
 }
 
-void run_auto_encoder(const Arguments& a, const engine::Model& model) {
+void run_auto_encoder(const EvalArguments& a, const engine::Model& model) {
   std::shared_ptr<const data::Dataset> dataset =
       std::make_shared<data::PictureDataset>(a.data.path);
   check(a.last <= dataset->size(), "--last must be at most {}, as {} has, got {}", dataset->size(),
@@ -136,7 +135,7 @@ void run_auto_encoder(const Arguments& a, const engine::Model& model) {
   if (a.as_json) fmt::print("{}\n", numbers.dump());
 }
 
-void run_classifier(const Arguments& a, const engine::Model& model) {
+void run_classifier(const EvalArguments& a, const engine::Model& model) {
   const int64_t classes = model.classes();
   check(classes > 0, "{}: this model has no classes", a.file);
   const auto dataset = data::open_dataset(a.data);
@@ -170,41 +169,39 @@ void run_classifier(const Arguments& a, const engine::Model& model) {
 
 }  // namespace
 
-void add_eval(CLI::App& app) {
-  CLI::App* verb =
-      app.add_subcommand("eval", "Measure a classifier, a detector or an auto-encoder on pictures");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Weights (.safetensors)")->required()->type_name("FILE");
-  verb->add_option("data", a->data.path,
-                   "Class folders, a tar of them, or idx files; of a\n"
-                   "detector or auto-encoder, the folder of pictures")
-      ->required()
-      ->type_name("DATA");
-  verb->add_option("--split", a->data.split,
-                   "Folder inside DATA, or '' if the class folders lie directly in it [val]");
-  verb->add_option("--annotations", a->annotations,
-                   "Objects to find: a COCO file, a folder of VOC files, or a VOC list (.txt)")
-      ->type_name("FILE");
-  verb->add_option("--results", a->results, "File for a detector's detections, in COCO's format")
-      ->type_name("FILE");
-  verb->add_option("--batch", a->batch, "Pictures that run together [64; detectors 4]")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  verb->add_option("--workers", a->workers, "Threads that read pictures [one per core]")
-      ->check(CLI::Range(1, 1024));
-  verb->add_option("--last", a->last,
-                   "Only the last so many pictures, in order of their paths, for an\n"
-                   "auto-encoder [all]")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  verb->add_flag("--skip-broken", a->skip_broken, "Leave out pictures that cannot be read");
-  verb->add_flag("--json", a->as_json, "One JSON object");
-  verb->footer(
+void add_eval(Command program) {
+  Command verb =
+      program.verb("eval", "Measure a classifier, a detector or an auto-encoder on pictures");
+  auto a = std::make_shared<EvalArguments>();
+  verb.option("file", a->file, "Weights (.safetensors)").required().type_name("FILE");
+  verb.option("data", a->data.path,
+              "Class folders, a tar of them, or idx files; of a\n"
+              "detector or auto-encoder, the folder of pictures")
+      .required()
+      .type_name("DATA");
+  verb.option("--split", a->data.split,
+              "Folder inside DATA, or '' if the class folders lie directly in it [val]");
+  verb.option("--annotations", a->annotations,
+              "Objects to find: a COCO file, a folder of VOC files, or a VOC list (.txt)")
+      .type_name("FILE");
+  verb.option("--results", a->results, "File for a detector's detections, in COCO's format")
+      .type_name("FILE");
+  verb.option("--batch", a->batch, "Pictures that run together [64; detectors 4]").range(1, 4096);
+  verb.option("--workers", a->workers, "Threads that read pictures [one per core]").range(1, 1024);
+  verb.option("--last", a->last,
+              "Only the last so many pictures, in order of their paths, for an\n"
+              "auto-encoder [all]")
+      .range(int64_t{1}, int64_t{1} << 40);
+  verb.flag("--skip-broken", a->skip_broken, "Leave out pictures that cannot be read");
+  verb.flag("--json", a->as_json, "One JSON object");
+  verb.footer(
       "Resizing, cropping and normalisation are those kept in the weights file.\n\n"
       "Examples:\n"
       "  qna eval runs/imagenette/best.safetensors imagenette2\n"
       "  qna eval model.safetensors cifar10.tar.xz --split test --json\n"
       "  qna eval detr.safetensors val2017 --annotations instances_val2017.json\n"
       "  qna eval runs/faces_qna/best.safetensors celeba --last 1000");
-  verb->callback([a] {
+  verb.callback([a] {
     const engine::Model model = engine::Model::open(a->file);
     const bool detector = model.kind() == engine::Kind::kDetector;
     const bool auto_encoder = model.kind() == engine::Kind::kAutoEncoder;

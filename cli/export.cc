@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,14 +11,14 @@
 namespace qna::cli {
 namespace {
 
-struct Arguments {
+struct ExportArguments {
   std::string file;
   std::string out;
   std::string dtype = "float16";
   std::string labels;
 };
 
-void run(const Arguments& a) {
+void run_export(const ExportArguments& a) {
   const engine::ModelFile file = engine::ModelFile::open(a.file);
   file.check_tensors();
   engine::ModelInfo info = file.info();
@@ -43,21 +42,21 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_export(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand(
-      "export", "Write a network without its training state, in another precision");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Weights or checkpoint of a run (.safetensors)")
-      ->required()
-      ->type_name("FILE");
-  verb->add_option("-o,--out", a->out, "Weights file to write (.safetensors)")->required();
-  verb->add_option("--dtype", a->dtype, "float32, float16 or bfloat16 in the file [float16]")
-      ->check(CLI::IsMember(dtype_names()));
-  verb->add_option("--labels", a->labels, "Text file with one label per line, to be kept inside");
-  verb->footer(
+void add_export(Command program) {
+  Command verb =
+      program.verb("export", "Write a network without its training state, in another precision");
+  auto a = std::make_shared<ExportArguments>();
+  verb.option("file", a->file, "Weights or checkpoint of a run (.safetensors)")
+      .required()
+      .type_name("FILE");
+  verb.option("-o,--out", a->out, "Weights file to write (.safetensors)").required();
+  verb.option("--dtype", a->dtype, "float32, float16 or bfloat16 in the file [float16]")
+      .one_of(dtype_names());
+  verb.option("--labels", a->labels, "Text file with one label per line, to be kept inside");
+  verb.footer(
       "Example:\n"
       "  qna export runs/imagenette/best.safetensors -o imagenette.safetensors");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_export(*a); });
 }
 
 }  // namespace qna::cli

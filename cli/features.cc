@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,7 +17,7 @@ namespace {
 
 constexpr auto kReplaceBadText = nlohmann::json::error_handler_t::replace;
 
-struct Arguments {
+struct FeaturesArguments {
   std::string file;
   std::vector<std::string> images;
   std::string out;
@@ -65,7 +64,7 @@ class Collected {
   std::vector<std::string> names_;
 };
 
-void run(const Arguments& a) {
+void run_features(const FeaturesArguments& a) {
   const engine::Model model = engine::Model::open(a.file);
   model.classifier();  // or else it says what the file holds
   const std::vector<std::string> paths = data::find_images(a.images);
@@ -87,25 +86,24 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_features(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("features", "Write what a model makes of pictures to a file");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Weights (.safetensors)")->required()->type_name("FILE");
-  verb->add_option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
-      ->required()
-      ->type_name("IMAGE");
-  verb->add_option("-o,--out", a->out, "File to write (.safetensors)")->required();
-  verb->add_flag("--map", a->map, "The last stage's whole map instead of one vector per picture");
-  verb->add_option("--batch", a->batches.batch, "Pictures that run together [8]")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  verb->footer(
+void add_features(Command program) {
+  Command verb = program.verb("features", "Write what a model makes of pictures to a file");
+  auto a = std::make_shared<FeaturesArguments>();
+  verb.option("file", a->file, "Weights (.safetensors)").required().type_name("FILE");
+  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+      .required()
+      .type_name("IMAGE");
+  verb.option("-o,--out", a->out, "File to write (.safetensors)").required();
+  verb.flag("--map", a->map, "The last stage's whole map instead of one vector per picture");
+  verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
+  verb.footer(
       "The file holds one tensor, 'features': [pictures, features], or [pictures, height, width,\n"
       "features] with --map. Its metadata entry 'images' lists the pictures in that order.\n\n"
       "Examples:\n"
       "  qna features model.safetensors photos/ -o photos.safetensors\n"
       "  python3 -c \"from safetensors.numpy import load_file; "
       "print(load_file('photos.safetensors'))\"");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_features(*a); });
 }
 
 }  // namespace qna::cli

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
@@ -15,7 +14,7 @@
 namespace qna::cli {
 namespace {
 
-struct Arguments {
+struct ImportArguments {
   std::string file;
   std::string out;
   std::string model;
@@ -24,7 +23,7 @@ struct Arguments {
   std::string dtype = "float32";
 };
 
-void run(const Arguments& a) {
+void run_import(const ImportArguments& a) {
   const format::FlaxState state = format::read_flax(a.file);
   std::string name = a.model;
   config::QnAViTConfig config;
@@ -63,25 +62,23 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_import(CLI::App& app) {
-  CLI::App* verb =
-      app.add_subcommand("import", "Turn a checkpoint of the paper's authors into a weights file");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Flax checkpoint (msgpack)")->required()->type_name("FILE");
-  verb->add_option("-o,--out", a->out, "Weights file to write (.safetensors)")->required();
-  CLI::Option* model =
-      verb->add_option("--model", a->model, "Which model it is [told by its tensors]");
-  verb->add_option("--config", a->config, "Configuration of a model that is not listed")
-      ->excludes(model);
-  verb->add_option("--labels", a->labels, "Text file with one label per line, to be kept inside");
-  verb->add_option("--dtype", a->dtype, "float32, float16 or bfloat16 in the file [float32]")
-      ->check(CLI::IsMember(dtype_names()));
-  verb->footer(
+void add_import(Command program) {
+  Command verb =
+      program.verb("import", "Turn a checkpoint of the paper's authors into a weights file");
+  auto a = std::make_shared<ImportArguments>();
+  verb.option("file", a->file, "Flax checkpoint (msgpack)").required().type_name("FILE");
+  verb.option("-o,--out", a->out, "Weights file to write (.safetensors)").required();
+  Option model = verb.option("--model", a->model, "Which model it is [told by its tensors]");
+  verb.option("--config", a->config, "Configuration of a model that is not listed").excludes(model);
+  verb.option("--labels", a->labels, "Text file with one label per line, to be kept inside");
+  verb.option("--dtype", a->dtype, "float32, float16 or bfloat16 in the file [float32]")
+      .one_of(dtype_names());
+  verb.footer(
       "Every tensor is listed. A tensor that is missing, left over or of another shape stops the\n"
       "import, and no file is written.\n\n"
       "Example:\n"
       "  qna import checkpoint_300 -o tiny.safetensors --labels imagenet.txt");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_import(*a); });
 }
 
 }  // namespace qna::cli

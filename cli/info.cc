@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
@@ -16,7 +15,7 @@
 namespace qna::cli {
 namespace {
 
-struct Arguments {
+struct InfoArguments {
   std::string model;
   std::string size;
   bool toml = false;
@@ -94,7 +93,7 @@ void print_file_info(const engine::ModelInfo& info) {
   if (!info.training.is_null()) fmt::print("training: {}\n", info.training.dump());
 }
 
-std::array<int64_t, 2> size_or(const Arguments& a, std::array<int64_t, 2> own) {
+std::array<int64_t, 2> size_or(const InfoArguments& a, std::array<int64_t, 2> own) {
   const std::array<int64_t, 2> size = a.size.empty() ? own : parse_size(a.size, "--size");
   check(size[0] * size[1] <= int64_t{1} << 26,
         "--size must have at most 2^26 pixels, since the network is run once, got {} x {}", size[0],
@@ -126,7 +125,7 @@ const char* random_note(bool has_weights) {
   return has_weights ? "" : " (no file: random weights)";
 }
 
-void run_detector(const Arguments& a, const NamedDetector& detector) {
+void run_detector(const InfoArguments& a, const NamedDetector& detector) {
   const config::DetrConfig& config = detector.config;
   if (a.toml) {
     fmt::print("{}", config::to_toml(config));
@@ -142,7 +141,7 @@ void run_detector(const Arguments& a, const NamedDetector& detector) {
   if (detector.has_weights) print_file_info(detector.info);
 }
 
-void run_classifier(const Arguments& a) {
+void run_classifier(const InfoArguments& a) {
   const NamedModel named = open_model(a.model);
   const config::QnAViTConfig& config = named.config;
   if (a.toml) {
@@ -157,7 +156,7 @@ void run_classifier(const Arguments& a) {
   if (named.has_weights) print_file_info(named.info);
 }
 
-void run_auto_encoder(const Arguments& a) {
+void run_auto_encoder(const InfoArguments& a) {
   check(!a.toml, "--toml: an auto-encoder is configured in a recipe, as recipes/faces_qna.toml");
   const engine::Model model = engine::Model::open(a.model);
   const config::AutoEncoderConfig& config = model.auto_encoder();
@@ -169,7 +168,7 @@ void run_auto_encoder(const Arguments& a) {
   print_file_info(model.info());
 }
 
-void run(const Arguments& a) {
+void run_info(const InfoArguments& a) {
   if (a.model.ends_with(".safetensors") &&
       engine::kind_of_file(a.model) == engine::Kind::kAutoEncoder) {
     return run_auto_encoder(a);
@@ -183,25 +182,25 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_info(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("info", "Layers, parameters, FLOPs and memory of a network");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("model", a->model,
-                   "Name of a model or detector, a configuration (.toml, .json) or a weights\n"
-                   "file of any kind")
-      ->required()
-      ->type_name("MODEL|FILE");
-  verb->add_option("--size", a->size,
-                   "Image side, or HEIGHTxWIDTH [the model's own; detectors: 800x1066]");
-  verb->add_flag("--toml", a->toml, "Print the configuration instead, as a file to start from");
-  verb->footer(
+void add_info(Command program) {
+  Command verb = program.verb("info", "Layers, parameters, FLOPs and memory of a network");
+  auto a = std::make_shared<InfoArguments>();
+  verb.option("model", a->model,
+              "Name of a model or detector, a configuration (.toml, .json) or a weights\n"
+              "file of any kind")
+      .required()
+      .type_name("MODEL|FILE");
+  verb.option("--size", a->size,
+              "Image side, or HEIGHTxWIDTH [the model's own; detectors: 800x1066]");
+  verb.flag("--toml", a->toml, "Print the configuration instead, as a file to start from");
+  verb.footer(
       "FLOPs: 2 per multiply-add of products, attention and window sums, and element-wise work.\n\n"
       "Examples:\n"
       "  qna info qna_vit_tiny\n"
       "  qna info qna_vit_base --size 384x512\n"
       "  qna info detr_qna_tiny\n"
       "  qna info qna_vit_nano --toml > mine.toml && qna info mine.toml");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_info(*a); });
 }
 
 }  // namespace qna::cli

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "cli/verbs.h"
@@ -8,13 +7,13 @@
 
 namespace qna::cli {
 
-void add_kernels(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("kernels", "List the kernel implementations");
-  verb->footer(
+void add_kernels(Command program) {
+  Command verb = program.verb("kernels", "List the kernel implementations");
+  verb.footer(
       "Set QNA_KERNEL=NAME to force one.\n\n"
       "Example:\n"
       "  QNA_KERNEL=sse4 qna kernels");
-  verb->callback([] {
+  verb.callback([] {
     const kernels::Implementation& chosen = kernels::chosen_implementation();
     fmt::print("{:<11} {:<46} {:>6}  {:<10} {}\n", "name", "description", "lanes", "supported",
                "chosen");

@@ -2,9 +2,9 @@
 // programs of their own, which lie beside this one.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string_view>
 
+#include "cli/command.h"
 #include "cli/program.h"
 #include "cli/verbs.h"
 #include "qna/kernels/implementation.h"
@@ -28,32 +28,31 @@ int main(int argc, char** argv) {
     }
   }
 
-  CLI::App app(
-      "qna: learned queries for efficient local attention, on CPUs.\n"
-      "Run 'qna VERB --help' for a verb's options and examples.");
-  app.name("qna");
-  app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
-  app.set_version_flag("--version", [] {
+  qna::cli::Program program("qna",
+                            "qna: learned queries for efficient local attention, on CPUs.\n"
+                            "Run 'qna VERB --help' for a verb's options and examples.");
+  program.version([] {
     return fmt::format("{}, {} kernels", qna::cli::version_text("qna"),
                        qna::kernels::chosen_implementation().name);
   });
+  qna::cli::Command command = program.command();
+  command.require_verb();
 
-  qna::cli::add_models(app);
-  qna::cli::add_info(app);
-  qna::cli::add_import(app);
-  qna::cli::add_export(app);
-  app.add_subcommand(kOtherPrograms[0].verb, kOtherPrograms[0].summary);
-  qna::cli::add_eval(app);
-  qna::cli::add_coco_eval(app);
-  qna::cli::add_compare(app);
-  qna::cli::add_data(app);
-  qna::cli::add_predict(app);
-  qna::cli::add_detect(app);
-  qna::cli::add_reconstruct(app);
-  qna::cli::add_features(app);
-  qna::cli::add_attend(app);
-  app.add_subcommand(kOtherPrograms[1].verb, kOtherPrograms[1].summary);
-  qna::cli::add_kernels(app);
-  return qna::cli::run_program(app, argc, argv);
+  qna::cli::add_models(command);
+  qna::cli::add_info(command);
+  qna::cli::add_import(command);
+  qna::cli::add_export(command);
+  command.verb(kOtherPrograms[0].verb, kOtherPrograms[0].summary);
+  qna::cli::add_eval(command);
+  qna::cli::add_coco_eval(command);
+  qna::cli::add_compare(command);
+  qna::cli::add_data(command);
+  qna::cli::add_predict(command);
+  qna::cli::add_detect(command);
+  qna::cli::add_reconstruct(command);
+  qna::cli::add_features(command);
+  qna::cli::add_attend(command);
+  command.verb(kOtherPrograms[1].verb, kOtherPrograms[1].summary);
+  qna::cli::add_kernels(command);
+  return program.run(argc, argv);
 }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -137,28 +136,27 @@ void print_ablations() {
 
 }  // namespace
 
-void add_models(CLI::App& app) {
-  struct Arguments {
+void add_models(Command program) {
+  struct ModelsArguments {
     bool json = false;
     bool ablations = false;
     bool detectors = false;
     std::string size;
   };
-  CLI::App* verb = app.add_subcommand("models", "List the models and detectors");
-  auto a = std::make_shared<Arguments>();
-  verb->add_flag("--json", a->json, "As JSON, with every model's configuration");
-  CLI::Option* ablations =
-      verb->add_flag("--ablations", a->ablations,
-                     "Every row of the paper's tables instead, ours beside its figures");
-  CLI::Option* detectors =
-      verb->add_flag("--detectors", a->detectors, "The detectors alone")->excludes(ablations);
-  verb->add_option("--size", a->size,
-                   "Image side, or HEIGHTxWIDTH, for the detectors' GFLOPs [800x1066]")
-      ->needs(detectors);
-  verb->footer(
+  Command verb = program.verb("models", "List the models and detectors");
+  auto a = std::make_shared<ModelsArguments>();
+  verb.flag("--json", a->json, "As JSON, with every model's configuration");
+  Option ablations = verb.flag("--ablations", a->ablations,
+                               "Every row of the paper's tables instead, ours beside its figures");
+  Option detectors =
+      verb.flag("--detectors", a->detectors, "The detectors alone").excludes(ablations);
+  verb.option("--size", a->size,
+              "Image side, or HEIGHTxWIDTH, for the detectors' GFLOPs [800x1066]")
+      .needs(detectors);
+  verb.footer(
       "Examples:\n  qna models\n  qna models --json\n  qna models --ablations\n"
       "  qna models --detectors --size 320");
-  verb->callback([a] {
+  verb.callback([a] {
     const std::array<int64_t, 2> size =
         a->size.empty() ? kDetectorSize : parse_size(a->size, "--size");
     if (a->ablations) {

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Arguments {
+struct PredictArguments {
   std::string file;  // weights
   std::vector<std::string> images;
   int64_t top = 5;
@@ -51,7 +50,7 @@ void print_json(const std::string& path, const Answer& answer,
   print_line({{"image", path}, {"predictions", predictions}});
 }
 
-void run(const Arguments& a) {
+void run_predict(const PredictArguments& a) {
   const engine::Model model = engine::Model::open(a.file);
   predict::check_has_classes(model);
   const std::vector<std::string> paths = data::find_images(a.images);
@@ -75,31 +74,29 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_predict(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("predict", "Say what is in pictures");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("images", a->images,
-                   "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
-                   "(.safetensors) [the small classifier that comes with the program]")
-      ->required()
-      ->type_name("[FILE] IMAGE");
-  verb->add_option("--top", a->top, "How many classes to print [5]")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  verb->add_flag("--json", a->as_json, "One JSON object per picture and line");
-  verb->add_option("--batch", a->batches.batch, "Pictures that run together [8]")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  verb->add_option("--threads", a->batches.threads, "Threads that decode pictures [one per core]")
-      ->check(CLI::Range(1, 1024));
-  verb->footer(
+void add_predict(Command program) {
+  Command verb = program.verb("predict", "Say what is in pictures");
+  auto a = std::make_shared<PredictArguments>();
+  verb.option("images", a->images,
+              "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
+              "(.safetensors) [the small classifier that comes with the program]")
+      .required()
+      .type_name("[FILE] IMAGE");
+  verb.option("--top", a->top, "How many classes to print [5]").range(1, 1 << 24);
+  verb.flag("--json", a->as_json, "One JSON object per picture and line");
+  verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
+  verb.option("--threads", a->batches.threads, "Threads that decode pictures [one per core]")
+      .range(1, 1024);
+  verb.footer(
       "Resizing, cropping and normalisation are those kept in the weights file. A picture that\n"
       "cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"
       "Examples:\n"
       "  qna predict church.jpg\n"
       "  qna predict model.safetensors cat.jpg\n"
       "  qna predict model.safetensors photos/ --top 1 --json > answers.jsonl");
-  verb->callback([a] {
+  verb.callback([a] {
     a->file = take_weights(a->images);
-    run(*a);
+    run_predict(*a);
   });
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -17,13 +16,13 @@
 namespace qna::cli {
 namespace {
 
-struct Arguments {
+struct ReconstructArguments {
   std::string file;
   std::vector<std::string> images;
   std::string out;
 };
 
-void run(const Arguments& a) {
+void run_reconstruct(const ReconstructArguments& a) {
   const engine::Model model = engine::Model::open(a.file);
   model.auto_encoder();  // or else it says what the file holds
   const config::Preprocess& preprocess = model.info().preprocess;
@@ -48,22 +47,22 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_reconstruct(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("reconstruct", "Send pictures through an auto-encoder");
-  auto a = std::make_shared<Arguments>();
-  verb->add_option("file", a->file, "Weights of an auto-encoder (.safetensors)")
-      ->required()
-      ->type_name("FILE");
-  verb->add_option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
-      ->required()
-      ->type_name("IMAGE");
-  verb->add_option("-o,--out", a->out, "Folder for the pictures, made if need be")->required();
-  verb->footer(
+void add_reconstruct(Command program) {
+  Command verb = program.verb("reconstruct", "Send pictures through an auto-encoder");
+  auto a = std::make_shared<ReconstructArguments>();
+  verb.option("file", a->file, "Weights of an auto-encoder (.safetensors)")
+      .required()
+      .type_name("FILE");
+  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+      .required()
+      .type_name("IMAGE");
+  verb.option("-o,--out", a->out, "Folder for the pictures, made if need be").required();
+  verb.footer(
       "Each PNG file shows the original, as the network saw it, and the reconstruction. A picture\n"
       "that cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"
       "Example:\n"
       "  qna reconstruct runs/faces_qna/best.safetensors faces/ -o again/");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_reconstruct(*a); });
 }
 
 }  // namespace qna::cli

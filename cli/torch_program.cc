@@ -3,8 +3,6 @@
 #include <c10/util/Exception.h>
 #include <malloc.h>
 
-#include "cli/program.h"
-
 namespace qna::cli {
 namespace {
 
@@ -15,14 +13,14 @@ std::string describe(const std::exception& error) {
 
 }  // namespace
 
-int run_torch_program(CLI::App& app, int argc, char** argv) {
+int run_torch_program(Program& program, int argc, char** argv) {
 #ifdef __GLIBC__
   // Maps come and go with every layer. By default malloc gives large ones back to the system, which
   // then clears them page by page each time: some percent of a network's time.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
-  return run_program(app, argc, argv, describe);
+  return program.run(argc, argv, describe);
 }
 
 }  // namespace qna::cli

@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -194,29 +193,30 @@ void run(const Arguments& a) {
                              [&](const train::Rank& local) { run_process(a, recipe, local); });
 }
 
-void add_options(CLI::App& app) {
+void add_options(Command program) {
   auto a = std::make_shared<Arguments>();
-  app.add_option("recipe", a->recipe, "Recipe (.toml); recipes/ has some")
-      ->required()
-      ->type_name("RECIPE");
-  app.add_option("--set", a->settings,
-                 "Another value for a key of the recipe, such as epochs=10 or\n"
-                 "data.path=photos/; may be given often")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  app.add_option("-o,--out", a->out, "Folder of the run [runs/ and the recipe's name]")
-      ->type_name("FOLDER");
-  app.add_flag("--resume", a->resume,
+  program.option("recipe", a->recipe, "Recipe (.toml); recipes/ has some")
+      .required()
+      .type_name("RECIPE");
+  program
+      .option("--set", a->settings,
+              "Another value for a key of the recipe, such as epochs=10 or\n"
+              "data.path=photos/; may be given often")
+      .one_value_each()
+      .type_name("KEY=VALUE");
+  program.option("-o,--out", a->out, "Folder of the run [runs/ and the recipe's name]")
+      .type_name("FOLDER");
+  program.flag("--resume", a->resume,
                "Go on with the run in the folder; start it if there is none");
-  app.add_option("--processes", a->processes, "That share each batch, on this machine [1]")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--threads", a->threads, "That compute, per process [all cores]")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--timeout", a->timeout,
-                 "Seconds after which a process that does not answer counts as dead [300]")
-      ->check(CLI::Range(1.0, 1e6));
-  app.add_flag("--quiet", a->quiet, "Print nothing but errors");
-  app.footer(
+  program.option("--processes", a->processes, "That share each batch, on this machine [1]")
+      .range(1, 1024);
+  program.option("--threads", a->threads, "That compute, per process [all cores]").range(1, 1024);
+  program
+      .option("--timeout", a->timeout,
+              "Seconds after which a process that does not answer counts as dead [300]")
+      .range(1.0, 1e6);
+  program.flag("--quiet", a->quiet, "Print nothing but errors");
+  program.footer(
       "The folder gets the recipe, checkpoints (last and best), a log (JSON lines and TensorBoard\n"
       "events) and at the end report.html. Ctrl-C saves and leaves; --resume goes on to the same\n"
       "weights, bit by bit, also after a crash. Processes on many machines: start the same "
@@ -227,17 +227,15 @@ void add_options(CLI::App& app) {
       "  qna train recipes/imagenette.toml --set data.path=imagenette2 --set epochs=20 -o mine\n"
       "  qna train recipes/imagenette.toml --set data.path=imagenette2 -o mine --resume\n"
       "  torchrun --no-python --nproc-per-node 2 qna train recipes/fashion_mnist.toml");
-  app.callback([a] { run(*a); });
+  program.callback([a] { run(*a); });
 }
 
 }  // namespace
 }  // namespace qna::cli
 
 int main(int argc, char** argv) {
-  CLI::App app("Train a model by a recipe");
-  app.name(qna::cli::program_name(argv[0]));
-  app.failure_message(CLI::FailureMessage::simple);
-  app.set_version_flag("--version", qna::cli::version_text("qna-train"));
-  qna::cli::add_options(app);
-  return qna::cli::run_torch_program(app, argc, argv);
+  qna::cli::Program program(qna::cli::program_name(argv[0]), "Train a model by a recipe");
+  program.version([] { return qna::cli::version_text("qna-train"); });
+  qna::cli::add_options(program.command());
+  return qna::cli::run_torch_program(program, argc, argv);
 }

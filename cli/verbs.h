@@ -2,25 +2,23 @@
 // throws on failure.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include "cli/command.h"
 
 namespace qna::cli {
 
-void add_models(CLI::App& app);
-void add_info(CLI::App& app);
-void add_import(CLI::App& app);
-void add_export(CLI::App& app);
-void add_eval(CLI::App& app);
-void add_coco_eval(CLI::App& app);
-void add_compare(CLI::App& app);
-void add_data(CLI::App& app);
-void add_predict(CLI::App& app);
-void add_detect(CLI::App& app);
-void add_reconstruct(CLI::App& app);
-void add_features(CLI::App& app);
-void add_attend(CLI::App& app);
-void add_kernels(CLI::App& app);
+void add_models(Command program);
+void add_info(Command program);
+void add_import(Command program);
+void add_export(Command program);
+void add_eval(Command program);
+void add_coco_eval(Command program);
+void add_compare(Command program);
+void add_data(Command program);
+void add_predict(Command program);
+void add_detect(Command program);
+void add_reconstruct(Command program);
+void add_features(Command program);
+void add_attend(Command program);
+void add_kernels(Command program);
 
 }  // namespace qna::cli

@@ -1,19 +1,22 @@
 # The functions with which each folder's CMakeLists.txt says what it builds.
 #
 #   qna_add_library(<folder> SOURCES <file>... [LINKS <target>...] [PRIVATE_LINKS <target>...]
-#                   [TORCH|JSON|CLI] [INTERNAL])
+#                   [TORCH] [COLD] [INTERNAL] [SEPARATE])
 #     Static library qna::<folder>, installed and exported. INTERNAL: neither of the two.
 #
-#   qna_add_program(<name> SOURCES <file>... [LINKS <target>...] [TORCH|CLI] [INTERNAL])
+#   qna_add_program(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [COLD] [INTERNAL])
 #     Program at the top of the build folder, installed unless INTERNAL.
 #
-#   qna_add_test(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [LABELS <label>...]
+#   qna_add_test(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [SEPARATE] [LABELS <label>...]
 #                [TIMEOUT <seconds>])
 #     GoogleTest program in tests/ of the build folder, one CTest test. May stand in any folder:
 #     it does nothing when tests are off, or when it needs torch and QNA_WITH_TORCH is off.
 #
-# TORCH links LibTorch and compiles with its headers precompiled. JSON and CLI compile with the headers of
-# nlohmann's JSON and fmt precompiled, and with those of CLI11 too.
+# TORCH links LibTorch and compiles with its headers precompiled. COLD: nobody waits for this code, so that
+# the compiler need not try hard.
+#
+# The files of a library or program are compiled several at a time, so that they read their headers once:
+# names in unnamed namespaces must differ within it. SEPARATE: one by one.
 
 include(GNUInstallDirs)
 
@@ -32,9 +35,9 @@ function(_qna_set_common target)
   endif()
 endfunction()
 
-# Tests are compiled with -O1: that takes two thirds of the time, and they run as fast, since what they
-# test is in the libraries.
-function(_qna_set_test_options target)
+# With -O1, which takes two thirds of the compiler's time: for tests, since what they test is in the
+# libraries, and for code that runs once.
+function(_qna_compile_quickly target)
   target_compile_options(${target} PRIVATE "$<$<CONFIG:Release,RelWithDebInfo>:-O1>")
 endfunction()
 
@@ -46,6 +49,15 @@ function(_qna_use_torch target scope pch)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
+# Batches of this many files are compiled as one.
+function(_qna_compile_together target files)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+  # Highway includes such a file several times, by itself.
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "_simd\\.cc$")
+  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 function(_qna_check_arguments function name)
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${function}(${name}): unknown arguments: ${ARG_UNPARSED_ARGUMENTS}")
@@ -55,18 +67,8 @@ function(_qna_check_arguments function name)
   endif()
 endfunction()
 
-function(_qna_use_plain_headers target)
-  if(ARG_CLI)
-    target_link_libraries(${target} PRIVATE CLI11::CLI11)
-    _qna_set_test_options(${target})
-    target_precompile_headers(${target} REUSE_FROM qna_cli_pch)
-  elseif(ARG_JSON)
-    target_precompile_headers(${target} REUSE_FROM qna_json_pch)
-  endif()
-endfunction()
-
 function(qna_add_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;JSON;CLI;INTERNAL" "" "SOURCES;LINKS;PRIVATE_LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;COLD;INTERNAL;SEPARATE" "" "SOURCES;LINKS;PRIVATE_LINKS")
   _qna_check_arguments(qna_add_library ${folder})
 
   set(target qna_${folder})
@@ -77,7 +79,12 @@ function(qna_add_library folder)
   if(ARG_TORCH)
     _qna_use_torch(${target} PUBLIC qna_torch_pch)
   endif()
-  _qna_use_plain_headers(${target})
+  if(ARG_COLD)
+    _qna_compile_quickly(${target})
+  endif()
+  if(NOT ARG_SEPARATE)
+    _qna_compile_together(${target} 8)
+  endif()
   set_target_properties(
     ${target} PROPERTIES EXPORT_NAME ${folder} ARCHIVE_OUTPUT_DIRECTORY
                                                "${PROJECT_BINARY_DIR}/lib")
@@ -91,18 +98,21 @@ function(qna_add_library folder)
 endfunction()
 
 function(qna_add_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;CLI;INTERNAL" "" "SOURCES;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;COLD;INTERNAL" "" "SOURCES;LINKS")
   _qna_check_arguments(qna_add_program ${name})
 
   add_executable(${name} ${ARG_SOURCES})
   _qna_set_common(${name})
+  _qna_compile_together(${name} 8)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS})
   if(ARG_TORCH)
     _qna_use_torch(${name} PRIVATE qna_torch_pch)
     # The installed program uses the torch it was linked with.
     set_target_properties(${name} PROPERTIES INSTALL_RPATH "${LibTorch_HOME}/lib")
   endif()
-  _qna_use_plain_headers(${name})
+  if(ARG_COLD)
+    _qna_compile_quickly(${name})
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
   if(NOT ARG_INTERNAL)
     install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
@@ -110,7 +120,7 @@ function(qna_add_program name)
 endfunction()
 
 function(qna_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "TIMEOUT" "SOURCES;LINKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;SEPARATE" "TIMEOUT" "SOURCES;LINKS;LABELS")
   _qna_check_arguments(qna_add_test ${name})
   if(NOT QNA_BUILD_TESTS OR (ARG_TORCH AND NOT QNA_WITH_TORCH))
     return()
@@ -121,7 +131,10 @@ function(qna_add_test name)
 
   add_executable(${name} ${ARG_SOURCES})
   _qna_set_common(${name})
-  _qna_set_test_options(${name})
+  _qna_compile_quickly(${name})
+  if(NOT ARG_SEPARATE)
+    _qna_compile_together(${name} 6)
+  endif()
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
   if(ARG_TORCH)
     _qna_use_torch(${name} PRIVATE qna_test_torch_pch)
@@ -154,21 +167,5 @@ if(QNA_WITH_TORCH)
     target_precompile_headers(
       ${target} PRIVATE <torch/types.h> <torch/nn/cloneable.h> <torch/nn/pimpl.h>)
   endforeach()
-  _qna_set_test_options(qna_test_torch_pch)
-endif()
-
-# The same for JSON, fmt and CLI11. What parses a command line is compiled with -O1, as tests are: most of
-# it runs once.
-foreach(target IN ITEMS qna_json_pch qna_cli_pch)
-  add_library(${target} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/pch.cc")
-  _qna_set_common(${target})
-  target_link_libraries(${target} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-endforeach()
-set(_plain_headers <fmt/format.h> <nlohmann/json.hpp> <functional> <map> <memory> <optional> <set> <span>
-                   <string> <variant> <vector>)
-target_precompile_headers(qna_json_pch PRIVATE ${_plain_headers})
-if(QNA_BUILD_CLI)
-  target_link_libraries(qna_cli_pch PRIVATE CLI11::CLI11)
-  target_precompile_headers(qna_cli_pch PRIVATE <CLI/CLI.hpp> ${_plain_headers})
-  _qna_set_test_options(qna_cli_pch)
+  _qna_compile_quickly(qna_test_torch_pch)
 endif()

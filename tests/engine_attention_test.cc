@@ -152,13 +152,13 @@ struct Look : engine::Visitor {
   void attention(LayerAttention&& seen) override { found.push_back(std::move(seen)); }
 };
 
-Tensor tensor_of(const std::vector<float>& numbers, at::IntArrayRef sizes) {
+Tensor shaped(const std::vector<float>& numbers, at::IntArrayRef sizes) {
   return torch::tensor(numbers, torch::kFloat).view(sizes);
 }
 
 void expect_attention(const LayerAttention& seen, const Expected& expected, int64_t side) {
   const engine::AttentionMaps& m = seen.maps;
-  EXPECT_TRUE(near(tensor_of(m.attention, {m.batch, m.queries, m.heads, m.height, m.width}),
+  EXPECT_TRUE(near(shaped(m.attention, {m.batch, m.queries, m.heads, m.height, m.width}),
                    expected.attention, kTolerance));
   EXPECT_EQ(seen.layer.learned_queries, expected.weight.defined());
   if (!expected.weight.defined()) {
@@ -166,7 +166,7 @@ void expect_attention(const LayerAttention& seen, const Expected& expected, int6
     EXPECT_TRUE(seen.kernels.attention.empty());
     return;
   }
-  EXPECT_TRUE(near(tensor_of(m.weight, {m.batch, m.heads, m.height, m.width}), expected.weight,
+  EXPECT_TRUE(near(shaped(m.weight, {m.batch, m.heads, m.height, m.width}), expected.weight,
                    kTolerance));
   if (seen.layer.name == "head" || side == 0) return;  // one window: its map says all
   const engine::AttentionKernels& k = seen.kernels;
@@ -180,11 +180,11 @@ void expect_attention(const LayerAttention& seen, const Expected& expected, int6
   const auto thinned = [&](const Tensor& all, int64_t axis) {
     return all.slice(axis, 0, std::nullopt, every).slice(axis + 1, 0, std::nullopt, every);
   };
-  EXPECT_TRUE(near(tensor_of(k.attention, {m.batch, m.queries, m.heads, k.rows, k.columns,
+  EXPECT_TRUE(near(shaped(k.attention, {m.batch, m.queries, m.heads, k.rows, k.columns,
                                            k.kernel_h, k.kernel_w}),
                    thinned(expected.kernel_attention, 3), kTolerance));
   EXPECT_TRUE(
-      near(tensor_of(k.weight, {m.batch, m.heads, k.rows, k.columns, k.kernel_h, k.kernel_w}),
+      near(shaped(k.weight, {m.batch, m.heads, k.rows, k.columns, k.kernel_h, k.kernel_w}),
            thinned(expected.kernel_weight, 2), kTolerance));
 }
 

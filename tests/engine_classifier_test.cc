@@ -13,13 +13,14 @@ namespace {
 using models::Pyramid;
 using models::QnAViT;
 
-const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
+const auto* const kClassifierOnOneThread =
+    ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
 
 // Sums whose terms are about 1 and nearly cancel are no better than these.
 constexpr double kLeast = 0.1;
 
 // All that a classifier shows.
-struct Everything : engine::Visitor {
+struct SeenClassifier : engine::Visitor {
   std::map<int64_t, std::vector<Tensor>> stages;
   std::vector<Tensor> pooled_features;
 
@@ -42,8 +43,8 @@ Tensor logits_of(const engine::Model& model, const Tensor& x, const Tensor& mask
 }
 
 // What the torch modules make of images.
-struct ByTorch {
-  ByTorch(QnAViT& model, const Tensor& x, const Tensor& mask)
+struct TorchClassifier {
+  TorchClassifier(QnAViT& model, const Tensor& x, const Tensor& mask)
       : pyramid(model->forward_pyramid(x, mask)) {
     const Tensor &map = pyramid.maps.back(), &map_mask = pyramid.masks.back();
     pooled = model->head ? model->head->pool(map, map_mask) : model->forward_head(map, map_mask);
@@ -57,8 +58,8 @@ void expect_as_torch(QnAViT& model, const Tensor& x, const Tensor& mask) {
   const torch::NoGradGuard no_grad;
   const engine::Model served = checkpoint::serving_model(model, info_for(x.size(3)));
   QnAViT double_model = exact_copy(model);
-  const ByTorch exact(double_model, x.to(torch::kDouble), mask), rough(model, x, mask);
-  Everything seen;
+  const TorchClassifier exact(double_model, x.to(torch::kDouble), mask), rough(model, x, mask);
+  SeenClassifier seen;
   engine::Context context(2);
   const Tensor logits = logits_of(served, x, mask, context, &seen);
   ASSERT_EQ(seen.stages.size(), exact.pyramid.maps.size());
@@ -152,7 +153,7 @@ TEST(EngineClassifier, AnImageThatIsNotThere) {
 TEST(EngineClassifier, NothingButTheFirstStages) {
   QnAViT model = random_model<QnAViT>(config::find_model("qna_vit_pico").config, 5);
   const engine::Model served = checkpoint::serving_model(model, info_for(3));
-  struct First : Everything {
+  struct First : SeenClassifier {
     bool wants_stage(int64_t index) override { return index == 1; }
     bool wants_pooled() override { return false; }
     bool done() override { return !stages.empty(); }

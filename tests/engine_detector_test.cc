@@ -13,7 +13,8 @@ using models::Detr;
 using models::DetrFeatures;
 using models::DetrOutput;
 
-const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
+const auto* const kDetectorOnOneThread =
+    ::testing::AddGlobalTestEnvironment(new ops::testing::OneThread);
 
 // softmax(q k / sqrt(dim)) of the layer's cross-attention, the mean over the heads: [B, Q, N].
 Tensor look(const nn::MultiheadAttention& layer, const Tensor& query, const Tensor& key,
@@ -64,7 +65,7 @@ Tensor decoder_attention(Detr& model, const DetrFeatures& features) {
   return look(last.multihead_attn, y + memory.queries, memory.keys, memory.mask, c.heads);
 }
 
-struct Everything : engine::Visitor {
+struct SeenDetector : engine::Visitor {
   std::map<int64_t, std::vector<Tensor>> stages;
   std::vector<Tensor> maps;
   std::vector<Tensor> attention;  // [B, Q, h, w]
@@ -95,8 +96,8 @@ DetrOutput detect(const engine::Model& model, const Tensor& x, const Tensor& mas
 }
 
 // What the torch modules make of images.
-struct ByTorch {
-  ByTorch(Detr& model, const Tensor& x, const Tensor& mask)
+struct TorchDetector {
+  TorchDetector(Detr& model, const Tensor& x, const Tensor& mask)
       : features(model->forward_features(x, mask)),
         output(model->forward_head(features)),
         // As a map whose features are the queries.
@@ -117,9 +118,9 @@ void expect_as_torch(Detr& model, const Tensor& x, const Tensor& mask) {
   const torch::NoGradGuard no_grad;
   const engine::Model served = checkpoint::serving_model(model, info_for_detector());
   Detr double_model = exact_copy(model);
-  const ByTorch exact(double_model, x.to(torch::kDouble), mask), rough(model, x, mask);
+  const TorchDetector exact(double_model, x.to(torch::kDouble), mask), rough(model, x, mask);
   const Tensor& map_mask = exact.features.mask;
-  Everything seen;
+  SeenDetector seen;
   engine::Context context(2);
   const DetrOutput last = detect(served, x, mask, 1, context, &seen);
   EXPECT_TRUE(as_exact(last.logits[0], exact.output.logits[-1], rough.output.logits[-1]));

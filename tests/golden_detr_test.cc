@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "qna/engine/transformer.h"
+#include "qna/engine/detr.h"
 #include "qna/models/detr.h"
 #include "qna/predict/detections.h"
 #include "qna/tasks/set_loss.h"
@@ -116,37 +116,35 @@ TEST_F(GoldenDetr, WithoutGradients) {
   expect_near(output.boxes, golden.at("boxes"), 1e-5, "boxes");
 }
 
-TEST_F(GoldenDetr, EncoderAndDecoderOfTheEngine) {
+// Position codes, encoder, decoder, queries and heads as `qna detect` runs them.
+TEST_F(GoldenDetr, Engine) {
   const engine::ModelFile file = testing::file_of(*model);
-  const engine::Tensors tensors = engine::Tensors(file).in("transformer");
-  const config::TransformerOptions options = config::transformer_options(model->config());
-  const engine::Encoder encoder(tensors.in("encoder"), options);
-  const engine::Decoder decoder(tensors.in("decoder"), options);
+  const engine::Detr detr(engine::Tensors(file), model->config());
   testing::PartContext part;
   const Tensor mask = features.mask.contiguous();
-  const auto* taking_part = static_cast<const uint8_t*>(mask.const_data_ptr());
   Tensor map = source.detach().clone();
-  const Tensor positions = golden.at("pos").permute({0, 2, 3, 1}).contiguous();
-  encoder.run(testing::map_of(map), positions.const_data_ptr<float>(), positions.numel(),
-              taking_part, part.worker);
+  Tensor logits = torch::empty_like(golden.at("logits"));
+  Tensor boxes = torch::empty_like(golden.at("boxes"));
+  class Encoded : public engine::Visitor {
+   public:
+    bool wants_encoded() override { return true; }
+    void encoded(const engine::MapView& map) override {
+      memory.assign(map.data, map.data + map.batch * map.height * map.width * map.features);
+    }
+    std::vector<float> memory;
+  } visitor;
+  detr.run_transformer(testing::map_of(map), static_cast<const uint8_t*>(mask.const_data_ptr()),
+                       {.logits = logits.data_ptr<float>(),
+                        .boxes = boxes.data_ptr<float>(),
+                        .every_block = true,
+                        .first = 0,
+                        .total = map.size(0)},
+                       part.worker, &visitor);
   const Tensor memory = golden.at("memory").permute({0, 2, 3, 1});
-  expect_near(testing::inside(map, mask), testing::inside(memory, mask), 1e-5, "memory");
-
-  const Tensor keys = (map + positions).contiguous();
-  const int64_t count = model->config().queries;
-  Tensor queries =
-      model->query_embed->weight.detach().expand({map.size(0), count, map.size(3)}).contiguous();
-  Tensor states = torch::empty_like(golden.at("hs"));
-  const auto keep = [&](size_t layer, const float* result) {
-    std::copy_n(result, states[0].numel(), states[static_cast<int64_t>(layer)].data_ptr<float>());
-  };
-  decoder.run({.batch = map.size(0),
-               .positions = map.size(1) * map.size(2),
-               .values = map.const_data_ptr<float>(),
-               .keys = keys.const_data_ptr<float>(),
-               .mask = taking_part},
-              queries.data_ptr<float>(), count, keep, nullptr, part.worker);
-  expect_near(states, golden.at("hs"), 1e-5, "hs");
+  expect_near(testing::inside(torch::tensor(visitor.memory).view(memory.sizes()), mask),
+              testing::inside(memory, mask), 1e-5, "memory");
+  expect_near(logits, golden.at("logits"), 1e-5, "logits");
+  expect_near(boxes, golden.at("boxes"), 1e-5, "boxes");
 }
 
 TEST_F(GoldenDetr, LossesAndMatches) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -22,14 +21,14 @@
 namespace qna::cli {
 namespace {
 
-struct Arguments {
+struct DetectArguments {
   std::string image = "320";
   std::string peer = "detr";
   std::string csv;
   bench::DetectBenchOptions options;
 };
 
-void run(Arguments& a) {
+void run_detect(DetectArguments& a) {
   bench::DetectBenchOptions& options = a.options;
   for (const std::string& name : options.models) config::find_detector(name);
   options.image = parse_size(a.image, "--image");
@@ -49,18 +48,17 @@ void run(Arguments& a) {
   }
 }
 
-void add_worker(CLI::App& verbs, const char* name, void (*work)(const bench::WorkerOptions&)) {
-  CLI::App* verb = verbs.add_subcommand(name, "One subject of a benchmark");
-  verb->group("");  // not listed
+void add_worker(Command program, const char* name, void (*work)(const bench::WorkerOptions&)) {
+  Command verb = program.hidden_verb(name);
   auto options = std::make_shared<bench::WorkerOptions>();
   auto image = std::make_shared<std::string>("224");
-  verb->add_option("--weights", options->weights)->required();
-  verb->add_option("--check", options->check);
-  verb->add_option("--batch", options->batch);
-  verb->add_option("--image", *image);
-  verb->add_option("--threads", options->threads);
-  verb->add_flag("--train", options->train);
-  verb->callback([options, image, work] {
+  verb.option("--weights", options->weights).required();
+  verb.option("--check", options->check);
+  verb.option("--batch", options->batch);
+  verb.option("--image", *image);
+  verb.option("--threads", options->threads);
+  verb.flag("--train", options->train);
+  verb.callback([options, image, work] {
     const std::array<int64_t, 2> size = parse_size(*image, "--image");
     options->height = size[0];
     options->width = size[1];
@@ -70,29 +68,25 @@ void add_worker(CLI::App& verbs, const char* name, void (*work)(const bench::Wor
 
 }  // namespace
 
-void add_bench_detect(CLI::App& verbs) {
-  CLI::App* verb = verbs.add_subcommand(
+void add_bench_detect(Command program) {
+  Command verb = program.verb(
       "detect", "Images per second of detectors, in training and use, beside DETR in PyTorch");
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<DetectArguments>();
   a->options.models = {"detr_tiny", "detr_qna_tiny", "detr_r50"};
   a->options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  verb->add_option("--model", a->options.models,
-                   "Which detectors [detr_tiny,detr_qna_tiny,detr_r50; see qna models]")
-      ->delimiter(',');
-  verb->add_option("--pass", a->options.passes, "train (a step), detect (one image) [both]")
-      ->check(CLI::IsMember({"train", "detect"}))
-      ->delimiter(',');
-  verb->add_option("--batch", a->options.train_batch, "Images of a step of training [2]")
-      ->check(CLI::Range(1, 1024));
-  verb->add_option("--image", a->image, "Image side, or HEIGHTxWIDTH [320]");
-  verb->add_option("--threads", a->options.threads, "Threads [all cores]")
-      ->check(CLI::Range(1, 1024));
-  verb->add_option("--peer", a->peer, "detr or none [detr]")
-      ->check(CLI::IsMember({"detr", "none"}));
-  verb->add_option("--rounds", a->options.rounds, "Turns of each subject [7]")
-      ->check(CLI::Range(1, 10000));
-  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
-  verb->footer(
+  verb.option("--model", a->options.models,
+              "Which detectors [detr_tiny,detr_qna_tiny,detr_r50; see qna models]")
+      .comma_separated();
+  verb.option("--pass", a->options.passes, "train (a step), detect (one image) [both]")
+      .one_of({"train", "detect"})
+      .comma_separated();
+  verb.option("--batch", a->options.train_batch, "Images of a step of training [2]").range(1, 1024);
+  verb.option("--image", a->image, "Image side, or HEIGHTxWIDTH [320]");
+  verb.option("--threads", a->options.threads, "Threads [all cores]").range(1, 1024);
+  verb.option("--peer", a->peer, "detr or none [detr]").one_of({"detr", "none"});
+  verb.option("--rounds", a->options.rounds, "Turns of each subject [7]").range(1, 10000);
+  verb.option("--csv", a->csv, "Also write all measurements to this file");
+  verb.footer(
       "A step of training: forward, matching and losses of all decoder blocks (8 objects per\n"
       "image), backward, gradients clipped to 0.1, AdamW. The peer is DETR on torchvision's\n"
       "ResNet-50 in PyTorch eager, with the weights of detr_r50; its predictions are checked.\n"
@@ -101,12 +95,12 @@ void add_bench_detect(CLI::App& verbs) {
       "  qna bench detect\n"
       "  qna bench detect --pass train --rounds 15 --csv detect.csv\n"
       "  qna bench detect --peer none --image 800x1066 --pass detect");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_detect(*a); });
 }
 
-void add_bench_workers(CLI::App& verbs) {
-  add_worker(verbs, "worker", bench::run_worker);
-  add_worker(verbs, "detect-worker", bench::run_detect_worker);
+void add_bench_workers(Command program) {
+  add_worker(program, "worker", bench::run_worker);
+  add_worker(program, "detect-worker", bench::run_detect_worker);
 }
 
 }  // namespace qna::cli

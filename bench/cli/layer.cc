@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -80,52 +79,49 @@ void run_layer(LayerArguments& a) {
 
 }  // namespace
 
-void add_bench_layer(CLI::App& verbs) {
-  CLI::App* verb = verbs.add_subcommand(
-      "layer", "Time and memory of one QnA layer beside its peers, in the same run");
+void add_bench_layer(Command program) {
+  Command verb =
+      program.verb("layer", "Time and memory of one QnA layer beside its peers, in the same run");
   auto a = std::make_shared<LayerArguments>();
   a->options.rounds = 0;  // 7, or 3 with --quick
   a->options.threads = {std::max<int64_t>(1, std::thread::hardware_concurrency())};
-  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 20);
-  std::vector<CLI::Option*> shape = {
-      verb->add_option("--kernel", a->kernels, "Window sides [3,5,7,9,11,13; --quick: 3,7]")
-          ->check(positive)
-          ->delimiter(','),
-      verb->add_option("--size", a->sizes, "Map side, or height,width [256]")
-          ->expected(1, 2)
-          ->check(positive)
-          ->delimiter(','),
-      verb->add_option("--dim", a->dim, "Features in and out [64]")->check(positive),
-      verb->add_option("--heads", a->heads, "Attention heads [8]")->check(positive),
-      verb->add_option("--queries", a->queries, "Learned queries [2]")->check(positive),
-      verb->add_option("--stride", a->stride, "Stride of the windows [1]")->check(positive)};
-  CLI::Option* batch =
-      verb->add_option("--batch", a->batch, "Images [1; --models: 8]")->check(positive);
-  verb->add_option("--threads", a->options.threads,
-                   "Thread counts, one table line each [all cores]")
-      ->check(positive)
-      ->delimiter(',');
-  verb->add_option("--pass", a->options.passes, "forward, train (forward and backward) [both]")
-      ->check(CLI::IsMember({"forward", "train"}))
-      ->delimiter(',');
-  CLI::Option* peer =
-      verb->add_option("--peer", a->options.peers, "composite, conv, gemm, or none [all]")
-          ->check(CLI::IsMember({"composite", "conv", "gemm", "none"}))
-          ->delimiter(',');
-  CLI::Option* dtype =
-      verb->add_option("--dtype", a->options.dtype, "float32, bfloat16 or float16 maps [float32]")
-          ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
-  verb->add_option("--rounds", a->options.rounds,
-                   "Interleaved rounds [7; --quick: 3; --study: 5, with --quick 2]")
-      ->check(CLI::Range(1, 10000));
-  CLI::Option* models = verb->add_flag("--models", a->models,
-                                       "The layer shapes of the QnA-ViT models at 224 px instead");
-  for (CLI::Option* option : shape) models->excludes(option);
-  verb->add_flag("--quick", a->quick, "Fewer windows and rounds: ends in seconds");
-  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
+  constexpr int kMost = 1 << 20;
+  std::vector<Option> shape = {
+      verb.option("--kernel", a->kernels, "Window sides [3,5,7,9,11,13; --quick: 3,7]")
+          .range(1, kMost)
+          .comma_separated(),
+      verb.option("--size", a->sizes, "Map side, or height,width [256]")
+          .values(1, 2)
+          .range(1, kMost)
+          .comma_separated(),
+      verb.option("--dim", a->dim, "Features in and out [64]").range(1, kMost),
+      verb.option("--heads", a->heads, "Attention heads [8]").range(1, kMost),
+      verb.option("--queries", a->queries, "Learned queries [2]").range(1, kMost),
+      verb.option("--stride", a->stride, "Stride of the windows [1]").range(1, kMost)};
+  Option batch = verb.option("--batch", a->batch, "Images [1; --models: 8]").range(1, kMost);
+  verb.option("--threads", a->options.threads, "Thread counts, one table line each [all cores]")
+      .range(1, kMost)
+      .comma_separated();
+  verb.option("--pass", a->options.passes, "forward, train (forward and backward) [both]")
+      .one_of({"forward", "train"})
+      .comma_separated();
+  Option peer = verb.option("--peer", a->options.peers, "composite, conv, gemm, or none [all]")
+                    .one_of({"composite", "conv", "gemm", "none"})
+                    .comma_separated();
+  Option dtype =
+      verb.option("--dtype", a->options.dtype, "float32, bfloat16 or float16 maps [float32]")
+          .one_of({"float32", "bfloat16", "float16"});
+  verb.option("--rounds", a->options.rounds,
+              "Interleaved rounds [7; --quick: 3; --study: 5, with --quick 2]")
+      .range(1, 10000);
+  Option models =
+      verb.flag("--models", a->models, "The layer shapes of the QnA-ViT models at 224 px instead");
+  for (Option option : shape) models.excludes(option);
+  verb.flag("--quick", a->quick, "Fewer windows and rounds: ends in seconds");
+  verb.option("--csv", a->csv, "Also write all measurements to this file");
   shape.insert(shape.end(), {batch, peer, dtype, models});
-  add_study(*verb, a->study, shape);
-  verb->footer(
+  add_study(verb, a->study, shape);
+  verb.footer(
       "Peers: composite is the paper's algorithm in ATen operators; conv a dense convolution with\n"
       "the same window; gemm the layer's two matrix products alone (the fastest of LibTorch's and\n"
       "our own). Extra memory is what LibTorch's allocator gave out beyond input, weights and\n"
@@ -135,7 +131,7 @@ void add_bench_layer(CLI::App& verbs) {
       "  qna bench layer --size 56 --dim 128 --heads 16 --batch 8 --stride 2\n"
       "  qna bench layer --models --csv layers.csv\n"
       "  qna bench layer --study --csv study.csv --figures figures");
-  verb->callback([a] { run_layer(*a); });
+  verb.callback([a] { run_layer(*a); });
 }
 
 }  // namespace qna::cli

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "bench/cli/peers.h"
@@ -39,29 +38,25 @@ void run_loader(LoaderArguments& a) {
 
 }  // namespace
 
-void add_bench_loader(CLI::App& verbs) {
-  CLI::App* verb = verbs.add_subcommand(
+void add_bench_loader(Command program) {
+  Command verb = program.verb(
       "loader", "Training pictures per second of one core beside timm's pipeline, in one run");
   auto a = std::make_shared<LoaderArguments>();
-  verb->add_option("folder", a->options.folder, "Folder with JPEG or PNG pictures")
-      ->required()
-      ->check(CLI::ExistingDirectory);
-  verb->add_option("--size", a->options.size, "Side of the result [224]")
-      ->check(CLI::Range(1, 4096));
-  verb->add_option("--count", a->options.count, "Different pictures [256]")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  verb->add_option("--peer", a->peer, "timm or none [timm]")
-      ->check(CLI::IsMember({"timm", "none"}));
-  verb->add_option("--rounds", a->options.rounds, "Turns of each subject [7]")
-      ->check(CLI::Range(1, 10000));
-  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
-  verb->footer(
+  verb.option("folder", a->options.folder, "Folder with JPEG or PNG pictures")
+      .required()
+      .existing_folder();
+  verb.option("--size", a->options.size, "Side of the result [224]").range(1, 4096);
+  verb.option("--count", a->options.count, "Different pictures [256]").range(1, 1 << 20);
+  verb.option("--peer", a->peer, "timm or none [timm]").one_of({"timm", "none"});
+  verb.option("--rounds", a->options.rounds, "Turns of each subject [7]").range(1, 10000);
+  verb.option("--csv", a->csv, "Also write all measurements to this file");
+  verb.footer(
       "Both read a file, take a random part, resize it (bicubic), flip it, change it by\n"
       "RandAugment (rand-m9-mstd0.5-inc1) and normalise it; see docs/augmentation.md. The peer is\n"
       "timm's create_transform with torchvision and Pillow, in a process of its own.\n\n"
       "Example:\n"
       "  qna bench loader pictures/train --csv loader.csv");
-  verb->callback([a] { run_loader(*a); });
+  verb.callback([a] { run_loader(*a); });
 }
 
 }  // namespace qna::cli

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -58,31 +57,28 @@ void run_model(ModelArguments& a) {
 
 }  // namespace
 
-void add_bench_model(CLI::App& verbs) {
-  CLI::App* verb = verbs.add_subcommand(
+void add_bench_model(Command program) {
+  Command verb = program.verb(
       "model", "Images per second and memory of whole networks beside their peers, in one run");
   auto a = std::make_shared<ModelArguments>();
   a->options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 20);
-  verb->add_option("--model", a->options.models, "Which models [all; see qna models]")
-      ->delimiter(',');
-  verb->add_option("--batch", a->options.batches, "Images that run together [1,8]")
-      ->check(positive)
-      ->delimiter(',');
-  verb->add_option("--image", a->images, "Image sides, or HEIGHTxWIDTH [each model's own]")
-      ->delimiter(',');
-  verb->add_option("--threads", a->options.threads, "Threads [all cores]")
-      ->check(CLI::Range(1, 1024));
-  verb->add_option("--peer", a->options.peers,
-                   "eager, compiled, onnxruntime, openvino, timm, or none [all]")
-      ->check(CLI::IsMember({"eager", "compiled", "onnxruntime", "openvino", "timm", "none"}))
-      ->delimiter(',');
-  verb->add_flag("--train", a->options.train,
-                 "Steps of training instead of inference; peers: eager, compiled [eager]");
-  verb->add_option("--rounds", a->options.rounds, "Turns of each subject [7]")
-      ->check(CLI::Range(1, 10000));
-  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
-  verb->footer(
+  constexpr int kMost = 1 << 20;
+  verb.option("--model", a->options.models, "Which models [all; see qna models]").comma_separated();
+  verb.option("--batch", a->options.batches, "Images that run together [1,8]")
+      .range(1, kMost)
+      .comma_separated();
+  verb.option("--image", a->images, "Image sides, or HEIGHTxWIDTH [each model's own]")
+      .comma_separated();
+  verb.option("--threads", a->options.threads, "Threads [all cores]").range(1, 1024);
+  verb.option("--peer", a->options.peers,
+              "eager, compiled, onnxruntime, openvino, timm, or none [all]")
+      .one_of({"eager", "compiled", "onnxruntime", "openvino", "timm", "none"})
+      .comma_separated();
+  verb.flag("--train", a->options.train,
+            "Steps of training instead of inference; peers: eager, compiled [eager]");
+  verb.option("--rounds", a->options.rounds, "Turns of each subject [7]").range(1, 10000);
+  verb.option("--csv", a->csv, "Also write all measurements to this file");
+  verb.footer(
       "The peers run the same network with the same weights by the paper's algorithm: PyTorch\n"
       "(eager, and compiled with freezing), ONNX Runtime and OpenVINO; their logits are checked.\n"
       "timm: other networks of about that size in PyTorch. Peers live in build/peers (1.5 GB), "
@@ -93,7 +89,7 @@ void add_bench_model(CLI::App& verbs) {
       "  qna bench model --train --model qna_vit_tiny --batch 8\n"
       "  qna bench model --peer none\n"
       "  qna bench model --peer none --model qna_vit_tiny --batch 1 --image 224,448,1536x2048");
-  verb->callback([a] { run_model(*a); });
+  verb.callback([a] { run_model(*a); });
 }
 
 }  // namespace qna::cli

@@ -67,38 +67,37 @@ study::Rows measure(StudyArguments& a) {
 
 }  // namespace
 
-void add_study(CLI::App& verb, StudyArguments& a, const std::vector<CLI::Option*>& alien) {
+void add_study(Command verb, StudyArguments& a, const std::vector<Option>& alien) {
   const std::string group = "The cost study";
-  CLI::Option* flag =
-      verb.add_flag("--study", a.study,
-                    "Beside SASA, HaloNet, window attention, convolution; see docs/cost-study.md");
-  flag->group(group);
-  for (CLI::Option* option : alien) flag->excludes(option);
-  const std::vector<CLI::Option*> own = {
-      verb.add_option("--subject", a.options.subjects,
-                      "Only these, such as qna,sasa,py-halo [all; --quick: without compiled ones]")
-          ->delimiter(','),
-      verb.add_option("--figures", a.figures, "Draw the charts into this folder, as SVG and PNG"),
-      verb.add_option("--from", a.from, "Do not measure: tables and charts of this CSV file")
-          ->check(CLI::ExistingFile),
-      verb.add_flag("--resume", a.resume, "Keep the cases that the file of --csv has already"),
-      verb.add_option("--jax-checkout", a.options.peers.jax_checkout,
-                      "The authors' code (github.com/moabarar/qna), to run their layer too")
-          ->check(CLI::ExistingDirectory),
-      verb.add_option("--jax-python", a.options.peers.jax_python,
-                      "A Python with jax, flax and safetensors for it [that of the peers]")
-          ->check(CLI::ExistingFile)};
-  for (CLI::Option* option : own) option->needs(flag)->group(group);
+  Option flag =
+      verb.flag("--study", a.study,
+                "Beside SASA, HaloNet, window attention, convolution; see docs/cost-study.md");
+  flag.group(group);
+  for (Option option : alien) flag.excludes(option);
+  const std::vector<Option> own = {
+      verb.option("--subject", a.options.subjects,
+                  "Only these, such as qna,sasa,py-halo [all; --quick: without compiled ones]")
+          .comma_separated(),
+      verb.option("--figures", a.figures, "Draw the charts into this folder, as SVG and PNG"),
+      verb.option("--from", a.from, "Do not measure: tables and charts of this CSV file")
+          .existing_file(),
+      verb.flag("--resume", a.resume, "Keep the cases that the file of --csv has already"),
+      verb.option("--jax-checkout", a.options.peers.jax_checkout,
+                  "The authors' code (github.com/moabarar/qna), to run their layer too")
+          .existing_folder(),
+      verb.option("--jax-python", a.options.peers.jax_python,
+                  "A Python with jax, flax and safetensors for it [that of the peers]")
+          .existing_file()};
+  for (Option option : own) option.needs(flag).group(group);
 }
 
-void add_study_worker(CLI::App& bench) {
-  CLI::App* verb = bench.add_subcommand("study-worker", "One subject of bench layer --study");
-  verb->group("");  // not listed
+void add_study_worker(Command program) {
+  Command verb = program.hidden_verb("study-worker");
   auto subject = std::make_shared<std::string>();
   auto threads = std::make_shared<int>(1);
-  verb->add_option("--subject", *subject)->required();
-  verb->add_option("--threads", *threads);
-  verb->callback([subject, threads] { std::exit(study::run_worker(*subject, *threads)); });
+  verb.option("--subject", *subject).required();
+  verb.option("--threads", *threads);
+  verb.callback([subject, threads] { std::exit(study::run_worker(*subject, *threads)); });
 }
 
 void run_study(StudyArguments& a) {

@@ -1,11 +1,11 @@
 // The cost study's part of `qna bench layer`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/study/run.h"
+#include "cli/command.h"
 
 namespace qna::cli {
 
@@ -20,11 +20,11 @@ struct StudyArguments {
 };
 
 // Adds the options; `alien` are those of `verb` that mean nothing to the study.
-void add_study(CLI::App& verb, StudyArguments& a, const std::vector<CLI::Option*>& alien);
+void add_study(Command verb, StudyArguments& a, const std::vector<Option>& alien);
 
 void run_study(StudyArguments& a);
 
 // Not for people: what the study starts for each subject of this program.
-void add_study_worker(CLI::App& bench);
+void add_study_worker(Command program);
 
 }  // namespace qna::cli

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -15,12 +14,12 @@
 namespace qna::cli {
 namespace {
 
-struct Arguments {
+struct UpsampleArguments {
   std::string csv;
   bench::UpsampleOptions options;
 };
 
-void run(const Arguments& a) {
+void run_upsample(const UpsampleArguments& a) {
   check(a.options.dim % a.options.heads == 0, "--heads must divide --dim ({}), got {}",
         a.options.dim, a.options.heads);
   const std::vector<bench::UpsampleResult> results = bench::run_upsample_bench(a.options);
@@ -33,36 +32,33 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_bench_upsample(CLI::App& verbs) {
-  CLI::App* verb = verbs.add_subcommand(
+void add_bench_upsample(Command program) {
+  Command verb = program.verb(
       "upsample", "Time and memory of QnA as an up-sampling layer beside its peers, in one run");
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<UpsampleArguments>();
   a->options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 14);
-  verb->add_option("--factor", a->options.factors, "How much larger the map becomes [2]")
-      ->check(CLI::Range(2, 8))
-      ->delimiter(',');
-  verb->add_option("--size", a->options.size, "Side of the map before [64]")->check(positive);
-  verb->add_option("--dim", a->options.dim, "Features in and out [64]")->check(positive);
-  verb->add_option("--heads", a->options.heads, "Attention heads of QnA [8]")->check(positive);
-  verb->add_option("--kernel", a->options.kernel, "Window side of QnA [3]")
-      ->check(CLI::Range(1, 63));
-  verb->add_option("--batch", a->options.batch, "Images [1]")->check(positive);
-  verb->add_option("--pass", a->options.passes, "forward, train (forward and backward) [both]")
-      ->check(CLI::IsMember({"forward", "train"}))
-      ->delimiter(',');
-  verb->add_option("--threads", a->options.threads, "Threads [all cores]")
-      ->check(CLI::Range(1, 1024));
-  verb->add_option("--rounds", a->options.rounds, "Interleaved rounds [15]")
-      ->check(CLI::Range(1, 10000));
-  verb->add_option("--csv", a->csv, "Also write all measurements to this file");
-  verb->footer(
+  constexpr int kMost = 1 << 14;
+  verb.option("--factor", a->options.factors, "How much larger the map becomes [2]")
+      .range(2, 8)
+      .comma_separated();
+  verb.option("--size", a->options.size, "Side of the map before [64]").range(1, kMost);
+  verb.option("--dim", a->options.dim, "Features in and out [64]").range(1, kMost);
+  verb.option("--heads", a->options.heads, "Attention heads of QnA [8]").range(1, kMost);
+  verb.option("--kernel", a->options.kernel, "Window side of QnA [3]").range(1, 63);
+  verb.option("--batch", a->options.batch, "Images [1]").range(1, kMost);
+  verb.option("--pass", a->options.passes, "forward, train (forward and backward) [both]")
+      .one_of({"forward", "train"})
+      .comma_separated();
+  verb.option("--threads", a->options.threads, "Threads [all cores]").range(1, 1024);
+  verb.option("--rounds", a->options.rounds, "Interleaved rounds [15]").range(1, 10000);
+  verb.option("--csv", a->csv, "Also write all measurements to this file");
+  verb.footer(
       "Peers: bilinear up-sampling with a 3 x 3 convolution behind it, and a transposed\n"
       "convolution whose window is twice the factor, both LibTorch's, channels last.\n\n"
       "Examples:\n"
       "  qna bench upsample\n"
       "  qna bench upsample --factor 2,3,4 --size 32 --batch 8 --csv upsample.csv");
-  verb->callback([a] { run(*a); });
+  verb.callback([a] { run_upsample(*a); });
 }
 
 }  // namespace qna::cli

@@ -1,19 +1,17 @@
 // The verbs of the program qna-bench. Each adds itself to the program.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include "cli/command.h"
 
 namespace qna::cli {
 
-void add_bench_detect(CLI::App& verbs);
-void add_bench_layer(CLI::App& verbs);
-void add_bench_loader(CLI::App& verbs);
-void add_bench_model(CLI::App& verbs);
-void add_bench_upsample(CLI::App& verbs);
+void add_bench_detect(Command program);
+void add_bench_layer(Command program);
+void add_bench_loader(Command program);
+void add_bench_model(Command program);
+void add_bench_upsample(Command program);
 
 // Not for people: what the benchmarks start for each subject of this program.
-void add_bench_workers(CLI::App& verbs);
+void add_bench_workers(Command program);
 
 }  // namespace qna::cli

@@ -76,7 +76,7 @@ struct ThreadRuntime::Crew {
     }
   }
 
-  void run(int64_t tasks, const std::function<void(int64_t, int)>& run_task) {
+  void run(int64_t tasks, const Task& run_task) {
     task = &run_task;
     count = tasks;
     next = 0;
@@ -91,7 +91,7 @@ struct ThreadRuntime::Crew {
     if (error) std::rethrow_exception(error);
   }
 
-  const std::function<void(int64_t, int)>* task = nullptr;
+  const Task* task = nullptr;
   int64_t count = 0;
   std::atomic<int64_t> next{0};
   std::atomic<uint32_t> round{0};
@@ -119,7 +119,7 @@ void* ThreadRuntime::scratch(size_t bytes) {
   return scratch_.get();
 }
 
-void ThreadRuntime::for_each(int64_t count, const std::function<void(int64_t, int)>& task) {
+void ThreadRuntime::for_each(int64_t count, Task task) {
   if (workers_ == 1 || count <= 1) {
     for (int64_t i = 0; i < count; ++i) task(i, 0);
     return;

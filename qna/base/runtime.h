@@ -5,10 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
+#include "qna/base/function_ref.h"
+
 namespace qna {
+
+// (index, worker)
+using Task = FunctionRef<void(int64_t, int)>;
 
 class Runtime {
  public:
@@ -23,7 +27,7 @@ class Runtime {
   // Runs task(index, worker) for every index in [0, count), each exactly once, worker in
   // [0, workers()), and returns when all are done. No order is promised: tasks write to different
   // places, and reductions happen afterwards in a fixed order.
-  virtual void for_each(int64_t count, const std::function<void(int64_t, int)>& task) = 0;
+  virtual void for_each(int64_t count, Task task) = 0;
 };
 
 inline constexpr size_t kScratchAlignment = 64;
@@ -37,7 +41,7 @@ class ThreadRuntime : public Runtime {
   ~ThreadRuntime() override;
   int workers() const override { return workers_; }
   void* scratch(size_t bytes) override;
-  void for_each(int64_t count, const std::function<void(int64_t, int)>& task) override;
+  void for_each(int64_t count, Task task) override;
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:

@@ -15,38 +15,38 @@ using ops::testing::expect_complaint;
 using testing::expect_same_tensors;
 using AutoEncoderFile = testing::FileTest;
 
-config::AutoEncoderConfig small_config() { return {.widths = {8, 16, 12}, .heads = 4}; }
+config::AutoEncoderConfig small_auto_encoder() { return {.widths = {8, 16, 12}, .heads = 4}; }
 
 models::AutoEncoder make(uint64_t seed = 91) {
   torch::manual_seed(seed);
-  models::AutoEncoder model(small_config());
+  models::AutoEncoder model(small_auto_encoder());
   testing::randomize(*model);
   return model;
 }
 
-ModelInfo full_info() {
+ModelInfo auto_encoder_info() {
   return {
       .name = "small", .preprocess = {.resize = 32, .crop = {32, 32}}, .training = {{"epochs", 3}}};
 }
 
 TEST_F(AutoEncoderFile, RoundTripIsExact) {
   const models::AutoEncoder model = make();
-  save_auto_encoder(path(), model, full_info(), at::kFloat, {{"step", torch::tensor({7})}});
+  save_auto_encoder(path(), model, auto_encoder_info(), at::kFloat, {{"step", torch::tensor({7})}});
   EXPECT_EQ(engine::kind_of_file(path()), engine::Kind::kAutoEncoder);
   const LoadedAutoEncoder loaded = load_auto_encoder(path());
   EXPECT_FALSE(loaded.model->is_training());
-  EXPECT_EQ(loaded.model->config(), small_config());
+  EXPECT_EQ(loaded.model->config(), small_auto_encoder());
   expect_same_tensors(*loaded.model, *model);
   EXPECT_EQ(loaded.info.name, "small");
-  EXPECT_EQ(loaded.info.preprocess, full_info().preprocess);
-  EXPECT_EQ(loaded.info.training, full_info().training);
+  EXPECT_EQ(loaded.info.preprocess, auto_encoder_info().preprocess);
+  EXPECT_EQ(loaded.info.training, auto_encoder_info().training);
   models::AutoEncoder other = make(92);
   load_auto_encoder_weights(other, path());
   expect_same_tensors(*other, *model);
 }
 
 TEST_F(AutoEncoderFile, OtherFilesAreRefused) {
-  save_auto_encoder(path(), make(), full_info());
+  save_auto_encoder(path(), make(), auto_encoder_info());
   expect_complaint([&] { load_model(path()); }, {path().c_str(), "auto-encoder", "reconstruct"});
   const std::string classifier = path("classifier.safetensors");
   save_model(classifier, models::QnAViT(config::QnAViTConfig{.stages = {{.qna_blocks = 1}}}), {});

@@ -24,7 +24,7 @@ config::QnAViTConfig small_backbone() {
                      {.attention_blocks = 1, .qna_heads = 4, .window = {3, 2}}}};
 }
 
-config::DetrConfig small_config() {
+config::DetrConfig small_detr() {
   return {.backbone = small_backbone(),
           .hidden = 16,
           .heads = 2,
@@ -37,7 +37,7 @@ config::DetrConfig small_config() {
 }
 
 config::DetrConfig resnet_config() {
-  config::DetrConfig config = small_config();
+  config::DetrConfig config = small_detr();
   config.backbone = config::ResNetConfig{.depth = 18};
   return config;
 }
@@ -50,7 +50,7 @@ models::Detr make(const config::DetrConfig& config, uint64_t seed = 81) {
   return model;
 }
 
-ModelInfo full_info() {
+ModelInfo detector_info() {
   return {.name = "small",
           .preprocess = {.resize = 40, .crop = {0, 0}, .filter = image::Filter::kBilinear},
           .labels = {"cat", "dog", "été"},
@@ -58,7 +58,7 @@ ModelInfo full_info() {
           .training = {{"epochs", 3}}};
 }
 
-// A classifier whose body fits the backbone of small_config().
+// A classifier whose body fits the backbone of small_detr().
 models::QnAViT make_classifier(config::QnAViTConfig config) {
   config.classes = 4;
   torch::manual_seed(82);
@@ -70,15 +70,15 @@ models::QnAViT make_classifier(config::QnAViTConfig config) {
 using DetectorFile = testing::FileTest;
 
 TEST_F(DetectorFile, RoundTripIsExact) {
-  for (const config::DetrConfig& config : {small_config(), resnet_config()}) {
+  for (const config::DetrConfig& config : {small_detr(), resnet_config()}) {
     const models::Detr model = make(config);
-    save_detector(path(), model, full_info());
+    save_detector(path(), model, detector_info());
     EXPECT_EQ(engine::kind_of_file(path()), engine::Kind::kDetector);
     LoadedDetector loaded = load_detector(path());
     EXPECT_FALSE(loaded.model->is_training());
     EXPECT_EQ(loaded.model->config(), config);
     expect_same_tensors(*loaded.model, *model);
-    const ModelInfo info = full_info();
+    const ModelInfo info = detector_info();
     EXPECT_EQ(loaded.info.name, info.name);
     EXPECT_EQ(loaded.info.preprocess, info.preprocess);
     EXPECT_EQ(loaded.info.labels, info.labels);
@@ -88,9 +88,9 @@ TEST_F(DetectorFile, RoundTripIsExact) {
 }
 
 TEST_F(DetectorFile, FindsTheSameBoxes) {
-  models::Detr model(small_config());
+  models::Detr model(small_detr());
   model->eval();
-  save_detector(path(), model, full_info());
+  save_detector(path(), model, detector_info());
   const torch::NoGradGuard no_grad;
   const Tensor x = torch::randn({1, 32, 48, 3});
   const Tensor boxes = load_detector(path()).model->forward(x).boxes;
@@ -99,13 +99,13 @@ TEST_F(DetectorFile, FindsTheSameBoxes) {
 }
 
 TEST_F(DetectorFile, TrainingTensorsArePassedBy) {
-  const models::Detr model = make(small_config());
-  save_detector(path(), model, full_info(), at::kHalf, {{"step", torch::tensor({7})}});
+  const models::Detr model = make(small_detr());
+  save_detector(path(), model, detector_info(), at::kHalf, {{"step", torch::tensor({7})}});
   const format::SafetensorsFile file(path());
   EXPECT_NE(file.find("training/step"), nullptr);
   EXPECT_EQ(file.at("class_embed.weight").dtype, format::DType::kF16);
-  EXPECT_EQ(load_detector(path()).model->config(), small_config());
-  models::Detr other = make(small_config(), 83);
+  EXPECT_EQ(load_detector(path()).model->config(), small_detr());
+  models::Detr other = make(small_detr(), 83);
   EXPECT_TRUE(load_detector_weights(other, path()).empty());
 }
 
@@ -114,20 +114,20 @@ TEST_F(DetectorFile, TheOtherKindIsNamed) {
   save_model(path(), classifier, {});
   EXPECT_EQ(engine::kind_of_file(path()), engine::Kind::kClassifier);
   expect_complaint([&] { load_detector(path()); }, {path().c_str(), "classifier", "qna predict"});
-  save_detector(path(), make(small_config()), full_info());
+  save_detector(path(), make(small_detr()), detector_info());
   expect_complaint([&] { load_model(path()); }, {path().c_str(), "detector", "qna detect"});
   models::QnAViT model = classifier;
   expect_complaint([&] { load_weights(model, path()); }, {path().c_str(), "detector"});
   const std::string other =
       changed([](Metadata& metadata, Tensors&) { metadata["kind"] = "diffuser"; });
-  models::Detr detector = make(small_config());
+  models::Detr detector = make(small_detr());
   expect_complaint([&] { load_detector(other); }, {other.c_str(), "kind", "'diffuser'"});
   expect_complaint([&] { load_detector_weights(detector, other); }, {"kind", "'diffuser'"});
   expect_complaint([&] { load_detector(path("none")); }, {"none"});
 }
 
 TEST_F(DetectorFile, WrongMetadata) {
-  save_detector(path(), make(small_config()), full_info());
+  save_detector(path(), make(small_detr()), detector_info());
   const auto with = [&](const char* key, const char* value) {
     return changed([&](Metadata& metadata, Tensors&) { metadata[key] = value; });
   };
@@ -159,9 +159,9 @@ TEST_F(DetectorFile, WrongMetadata) {
 }
 
 TEST_F(DetectorFile, SmallFilesCannotAskForLargeNetworks) {
-  save_detector(path(), make(small_config()), full_info());
+  save_detector(path(), make(small_detr()), detector_info());
   for (const auto& [key, value] : {std::pair{"hidden", 16384}, {"feedforward", 131072}}) {
-    config::DetrConfig config = small_config();
+    config::DetrConfig config = small_detr();
     nlohmann::json object = config::to_json(config);
     object[key] = value;
     object["encoder_blocks"] = 100;
@@ -176,8 +176,8 @@ TEST_F(DetectorFile, SmallFilesCannotAskForLargeNetworks) {
 }
 
 TEST_F(DetectorFile, MissingExtraAndWrongTensors) {
-  save_detector(path(), make(small_config()), full_info());
-  models::Detr model = make(small_config(), 84);
+  save_detector(path(), make(small_detr()), detector_info());
+  models::Detr model = make(small_detr(), 84);
   const auto expect_refusal = [&](const auto& change, std::initializer_list<const char*> words) {
     const std::string file = changed([&](Metadata&, Tensors& tensors) { change(tensors); });
     expect_complaint([&] { load_detector(file); }, words);
@@ -193,15 +193,15 @@ TEST_F(DetectorFile, MissingExtraAndWrongTensors) {
       },
       {"class_embed.weight", "must be [4, 16]"});
   // A model that exists stays as it is when a file does not fit.
-  expect_same_tensors(*model, *make(small_config(), 84));
+  expect_same_tensors(*model, *make(small_detr(), 84));
 }
 
 TEST_F(DetectorFile, FailedSaveLeavesTheFile) {
-  const models::Detr model = make(small_config());
-  save_detector(path(), model, full_info());
+  const models::Detr model = make(small_detr());
+  save_detector(path(), model, detector_info());
   const std::string before = bytes_of(path());
   const auto refuse = [&](const auto& change, std::initializer_list<const char*> words) {
-    ModelInfo info = full_info();
+    ModelInfo info = detector_info();
     change(info);
     expect_complaint([&] { save_detector(path(), model, info); }, words);
   };
@@ -211,17 +211,17 @@ TEST_F(DetectorFile, FailedSaveLeavesTheFile) {
   refuse([](ModelInfo& info) { info.preprocess.crop = {224, 224}; }, {"crop", "224"});
   refuse([](ModelInfo& info) { info.preprocess.mean = info.preprocess.std = {0.5f}; },
          {"3 channels", "makes 1"});
-  expect_complaint([&] { save_detector(path(), model, full_info(), at::kDouble); }, {"dtype"});
+  expect_complaint([&] { save_detector(path(), model, detector_info(), at::kDouble); }, {"dtype"});
   EXPECT_EQ(bytes_of(path()), before);
 }
 
 // ---- weights to start from ----
 
 TEST_F(DetectorFile, OtherNumberOfAnchors) {
-  config::DetrConfig config = small_config();
+  config::DetrConfig config = small_detr();
   config.anchors = true;
   const models::Detr from = make(config);
-  save_detector(path(), from, full_info());
+  save_detector(path(), from, detector_info());
   EXPECT_TRUE(load_detector(path()).model->config() == config);
   config.queries = 4;
   models::Detr model = make(config, 85);
@@ -229,15 +229,15 @@ TEST_F(DetectorFile, OtherNumberOfAnchors) {
   EXPECT_EQ(load_detector_weights(model, path()),
             (LoadReport{"refpoint_embed.weight: [5, 4] -> [4, 4], newly initialised"}));
   EXPECT_TRUE(torch::equal(model->refpoint_embed->weight, anchors));
-  models::Detr other = make(small_config());
+  models::Detr other = make(small_detr());
   expect_complaint([&] { load_detector_weights(other, path()); },
                    {"in the file are boxes", "model's are vectors", "anchors"});
 }
 
 TEST_F(DetectorFile, OtherClassesAndQueries) {
-  const models::Detr from = make(small_config());
-  save_detector(path(), from, full_info());
-  config::DetrConfig config = small_config();
+  const models::Detr from = make(small_detr());
+  save_detector(path(), from, detector_info());
+  config::DetrConfig config = small_detr();
   config.classes = 7;
   config.queries = 4;
   models::Detr model = make(config, 85);
@@ -263,7 +263,7 @@ const char* const kBeside =
 TEST_F(DetectorFile, BackboneOfAQnAViT) {
   const models::QnAViT classifier = make_classifier(small_backbone());
   save_model(path(), classifier, {});
-  models::Detr model = make(small_config());
+  models::Detr model = make(small_detr());
   const Tensor transformer = model->transformer->decoder->norm->weight.clone();
   EXPECT_EQ(load_detector_weights(model, path()), (LoadReport{kBeside}));
   const auto from = classifier->named_parameters();
@@ -279,13 +279,13 @@ TEST_F(DetectorFile, BackboneOfAQnAViTWithOtherWindows) {
   config::QnAViTConfig config = small_backbone();
   config.stages[1].window = {5, 4};
   save_model(path(), make_classifier(config), {});
-  models::Detr model = make(small_config());
+  models::Detr model = make(small_detr());
   EXPECT_EQ(load_detector_weights(model, path()),
             (LoadReport{"stages.1.blocks.0.attention.relative_bias: [9, 7, 2] -> [5, 3, 2], "
                         "resized bicubically",
                         kBeside}));
   // Learned positions are none of the backbone's.
-  config::DetrConfig learned = small_config();
+  config::DetrConfig learned = small_detr();
   learned.positions = nn::PositionKind::kLearned;
   models::Detr other = make(learned);
   const LoadReport report = load_detector_weights(other, path());
@@ -295,7 +295,7 @@ TEST_F(DetectorFile, BackboneOfAQnAViTWithOtherWindows) {
 TEST_F(DetectorFile, TheFirstStagesOfAQnAViT) {
   const models::QnAViT classifier = make_classifier(small_backbone());
   save_model(path(), classifier, {});
-  config::DetrConfig config = small_config();
+  config::DetrConfig config = small_detr();
   std::get<config::QnAViTConfig>(config.backbone).stages.resize(1);
   models::Detr model = make(config);
   EXPECT_EQ(load_detector_weights(model, path()),
@@ -310,7 +310,7 @@ TEST_F(DetectorFile, TheFirstStagesOfAQnAViT) {
 
 TEST_F(DetectorFile, BackboneWithoutAHead) {
   save_model(path(), models::QnAViT(small_backbone()), {});
-  models::Detr model = make(small_config());
+  models::Detr model = make(small_detr());
   EXPECT_EQ(load_detector_weights(model, path()),
             (LoadReport{"backbone.0.norm.weight: not in the file, newly initialised",
                         "backbone.0.norm.bias: not in the file, newly initialised", kBeside}));
@@ -333,7 +333,7 @@ TEST_F(DetectorFile, BackboneOfTorchvision) {
   }
   EXPECT_TRUE(torch::equal(model->backbone().resnet->conv1->weight, resnet->conv1->weight));
 
-  models::Detr other = make(small_config());
+  models::Detr other = make(small_detr());
   expect_complaint([&] { load_detector_weights(other, file); }, {"ResNet", "QnA-ViT"});
   config::DetrConfig deeper = resnet_config();
   deeper.backbone = config::ResNetConfig{.depth = 50};
@@ -348,12 +348,12 @@ TEST_F(DetectorFile, BackboneThatDoesNotFit) {
   config::QnAViTConfig wide = small_backbone();
   wide.base_dim = 16;
   save_model(path(), make_classifier(wide), {});
-  models::Detr model = make(small_config());
+  models::Detr model = make(small_detr());
   expect_complaint([&] { load_detector_weights(model, path()); }, {"stem.conv.weight", "must be"});
   const std::string nothing = write("nothing.safetensors", {{"a", torch::ones({2})}}, {});
   expect_complaint([&] { load_detector_weights(model, nothing); },
                    {nothing.c_str(), "convert_detr.py"});
-  expect_same_tensors(*model, *make(small_config()));
+  expect_same_tensors(*model, *make(small_detr()));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace qna::config {
 namespace {
 
-constexpr const char* kSubject = "auto-encoder";
+constexpr const char* kAutoEncoderSubject = "auto-encoder";
 constexpr format::EnumName<EncoderLayer> kEncoders[] = {{EncoderLayer::kConvStride, "conv_s2_in"},
                                                         {EncoderLayer::kConvPool, "conv_in_max"},
                                                         {EncoderLayer::kQnA, "ln_qna"}};
@@ -17,9 +17,9 @@ constexpr format::EnumName<DecoderLayer> kDecoders[] = {
     {DecoderLayer::kTransposed, "conv_transposed_in"},
     {DecoderLayer::kQnA, "ln_uqna"}};
 
-void visit_config(auto& c, const auto& visit, const auto& visit_enum) {
-  visit_enum("encoder", c.encoder, kEncoders);
-  visit_enum("decoder", c.decoder, kDecoders);
+void visit_auto_encoder(auto& c, const auto& visit) {
+  visit.choose("encoder", c.encoder, kEncoders);
+  visit.choose("decoder", c.decoder, kDecoders);
   visit("channels", c.channels);
   visit("widths", c.widths);
   visit("factor", c.factor);
@@ -45,22 +45,24 @@ int64_t AutoEncoderConfig::stride() const {
 
 void check(const AutoEncoderConfig& c) {
   qna::check(c.channels >= 1 && c.channels <= 1024, "{}: channels must be from 1 to 1024, got {}",
-             kSubject, c.channels);
+             kAutoEncoderSubject, c.channels);
   qna::check(c.layers() >= 1 && c.layers() <= 16, "{}: widths must be 2 to 17 numbers, got {}",
-             kSubject, c.widths.size());
-  qna::check(c.factor >= 2 && c.factor <= 8, "{}: factor must be from 2 to 8, got {}", kSubject,
-             c.factor);
-  qna::check(c.stride() <= 65536, "{}: {} layers that shrink {} times each are too many", kSubject,
-             c.layers(), c.factor);
+             kAutoEncoderSubject, c.widths.size());
+  qna::check(c.factor >= 2 && c.factor <= 8, "{}: factor must be from 2 to 8, got {}",
+             kAutoEncoderSubject, c.factor);
+  qna::check(c.stride() <= 65536, "{}: {} layers that shrink {} times each are too many",
+             kAutoEncoderSubject, c.layers(), c.factor);
   qna::check(c.kernel_size >= 1 && c.kernel_size <= 63 && c.kernel_size % 2 == 1,
-             "{}: kernel_size must be odd and at most 63, got {}", kSubject, c.kernel_size);
-  qna::check(c.heads >= 1, "{}: heads must be at least 1, got {}", kSubject, c.heads);
+             "{}: kernel_size must be odd and at most 63, got {}", kAutoEncoderSubject,
+             c.kernel_size);
+  qna::check(c.heads >= 1, "{}: heads must be at least 1, got {}", kAutoEncoderSubject, c.heads);
   const bool has_qna = c.encoder == EncoderLayer::kQnA || c.decoder == DecoderLayer::kQnA;
   for (const int64_t width : c.widths) {
-    qna::check(width >= 1 && width <= 65536, "{}: widths must be from 1 to 65536, got {}", kSubject,
-               width);
+    qna::check(width >= 1 && width <= 65536, "{}: widths must be from 1 to 65536, got {}",
+               kAutoEncoderSubject, width);
     qna::check(!has_qna || width % c.heads == 0,
-               "{}: widths must be multiples of heads, {}, got {}", kSubject, c.heads, width);
+               "{}: widths must be multiples of heads, {}, got {}", kAutoEncoderSubject, c.heads,
+               width);
   }
 }
 
@@ -94,20 +96,14 @@ int64_t parameter_count(const AutoEncoderConfig& c) {
 
 nlohmann::json to_json(const AutoEncoderConfig& config) {
   nlohmann::json out;
-  visit_config(
-      config, [&](const char* key, const auto& value) { out[key] = value; },
-      [&](const char* key, const auto& value, const auto& names) {
-        out[key] = format::name_of(value, names);
-      });
+  visit_auto_encoder(config, format::FieldWriter(out));
   return out;
 }
 
 AutoEncoderConfig auto_encoder_config_from_json(const nlohmann::json& object) {
   AutoEncoderConfig config;
-  const format::Fields fields(object, kSubject);
-  visit_config(config, fields, [&](const char* key, auto& value, const auto& names) {
-    fields.choose(key, value, names);
-  });
+  const format::Fields fields(object, kAutoEncoderSubject);
+  visit_auto_encoder(config, fields);
   fields.refuse_unknown();
   check(config);
   return config;

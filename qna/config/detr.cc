@@ -16,7 +16,7 @@ using nlohmann::json;
 using format::EnumName;
 using format::Fields;
 
-constexpr const char* kSubject = "detector configuration";
+constexpr const char* kDetrSubject = "detector configuration";
 
 constexpr EnumName<PositionKind> kPositions[] = {{PositionKind::kSine, "sine"},
                                                  {PositionKind::kLearned, "learned"}};
@@ -27,9 +27,8 @@ struct ResNetName {
 };
 constexpr ResNetName kResNets[] = {{"resnet18", 18}, {"resnet50", 50}, {"resnet101", 101}};
 
-// Every field of a struct is named once, here; `visit(key, field, ...)` reads or writes it.
-template <typename Config, typename Visit, typename VisitEnum>
-void visit_config(Config& c, const Visit& visit, const VisitEnum& visit_enum) {
+// Every field of a struct is named once, here; see format/fields.h.
+void visit_detr(auto& c, const auto& visit) {
   visit("hidden", c.hidden);
   visit("heads", c.heads);
   visit("encoder_blocks", c.encoder_blocks);
@@ -39,15 +38,14 @@ void visit_config(Config& c, const Visit& visit, const VisitEnum& visit_enum) {
   visit("classes", c.classes);
   visit("dropout", c.dropout);
   visit("pre_norm", c.pre_norm);
-  visit_enum("positions", c.positions, kPositions);
+  visit.choose("positions", c.positions, kPositions);
   visit("waves", c.sines.waves);
   visit("temperature", c.sines.temperature);
   visit("anchors", c.anchors);
   visit("aux_loss", c.aux_loss);
 }
 
-template <typename Config, typename Visit>
-void visit_qna(Config& c, const Visit& visit) {
+void visit_qna(auto& c, const auto& visit) {
   visit("blocks", c.blocks);
   visit("replaces", c.replaces);
   visit("first", c.first);
@@ -56,14 +54,6 @@ void visit_qna(Config& c, const Visit& visit) {
   visit("kernel_size", c.kernel_size);
   visit("mlp_ratio", c.mlp_ratio);
 }
-
-struct Writer {
-  json& out;
-  void operator()(const char* key, const std::array<int64_t, 2>& pair) const {
-    out[key] = pair[0] == pair[1] ? json(pair[0]) : json(pair);
-  }
-  void operator()(const char* key, const auto& value) const { out[key] = value; }
-};
 
 std::variant<ResNetConfig, QnAViTConfig> backbone_by_name(const std::string& name) {
   std::string names;
@@ -79,19 +69,19 @@ std::variant<ResNetConfig, QnAViTConfig> backbone_by_name(const std::string& nam
     }
     names += std::string(", ") + entry.name;
   }
-  fail("{}: backbone must be one of {}, or a table, got '{}'", kSubject, names, name);
+  fail("{}: backbone must be one of {}, or a table, got '{}'", kDetrSubject, names, name);
 }
 
 std::variant<ResNetConfig, QnAViTConfig> backbone_from(const json& value) {
   if (value.is_string()) return backbone_by_name(value.get<std::string>());
-  qna::check(value.is_object(), "{}: backbone must be a name or a table, got {}", kSubject,
+  qna::check(value.is_object(), "{}: backbone must be a name or a table, got {}", kDetrSubject,
              value.dump());
   json table = value;
   if (!table.contains("classes")) table["classes"] = 0;
   try {
     return config_from_json(table);
   } catch (const Error& error) {
-    fail("{}, backbone: {}", kSubject, error.what());
+    fail("{}, backbone: {}", kDetrSubject, error.what());
   }
 }
 
@@ -111,14 +101,14 @@ int64_t DetrConfig::backbone_stride() const {
 
 void check(const DetrConfig& c) {
   const auto in_range = [](const char* name, int64_t value, int64_t least, int64_t most) {
-    qna::check(value >= least && value <= most, "{}: {} must be from {} to {}, got {}", kSubject,
-               name, least, most, value);
+    qna::check(value >= least && value <= most, "{}: {} must be from {} to {}, got {}",
+               kDetrSubject, name, least, most, value);
   };
   std::visit([](const auto& backbone) { check(backbone); }, c.backbone);
   const int64_t backbone_classes =
       std::visit([](const auto& backbone) { return backbone.classes; }, c.backbone);
   qna::check(backbone_classes == 0,
-             "{}: the backbone has no head, so its classes must be 0, got {}", kSubject,
+             "{}: the backbone has no head, so its classes must be 0, got {}", kDetrSubject,
              backbone_classes);
   // Ranges larger than any sensible network.
   in_range("hidden", c.hidden, 4, 1 << 14);
@@ -129,24 +119,24 @@ void check(const DetrConfig& c) {
   in_range("queries", c.queries, 1, 1 << 16);
   in_range("classes", c.classes, 1, 1 << 20);
   qna::check(c.dropout >= 0 && c.dropout < 1, "{}: dropout must be at least 0 and below 1, got {}",
-             kSubject, c.dropout);
+             kDetrSubject, c.dropout);
   qna::check(c.hidden % 4 == 0,
              "{}: hidden must be a multiple of 4, for sine and cosine of both axes, got {}",
-             kSubject, c.hidden);
-  qna::check(c.hidden % c.heads == 0, "{}: heads must divide hidden ({}), got {}", kSubject,
+             kDetrSubject, c.hidden);
+  qna::check(c.hidden % c.heads == 0, "{}: heads must divide hidden ({}), got {}", kDetrSubject,
              c.hidden, c.heads);
   const std::pair<const char*, double> sines[] = {{"waves", c.sines.waves},
                                                   {"temperature", c.sines.temperature}};
   for (const auto& [name, value] : sines) {
-    qna::check(value >= 1 && value <= 1e6, "{}: {} must be from 1 to 1e6, got {}", kSubject, name,
-               value);
+    qna::check(value >= 1 && value <= 1e6, "{}: {} must be from 1 to 1e6, got {}", kDetrSubject,
+               name, value);
   }
   qna::check(c.positions == PositionKind::kSine || c.sines == SineOptions{},
              "{}: waves and temperature belong to sine positions, but positions is learned",
-             kSubject);
+             kDetrSubject);
   qna::check(!c.anchors || c.positions == PositionKind::kSine,
              "{}: positions must be sine for anchors, which lie at any place, got learned",
-             kSubject);
+             kDetrSubject);
   in_range("qna.blocks", c.qna.blocks, 0, 100);
   if (c.qna.blocks == 0) return;
   in_range("qna.replaces", c.qna.replaces, 0, c.encoder_blocks);
@@ -154,10 +144,10 @@ void check(const DetrConfig& c) {
   in_range("qna.heads", c.qna.heads, 1, 1 << 14);
   in_range("qna.queries", c.qna.queries, 1, 1024);
   for (const int64_t size : c.qna.kernel_size) in_range("qna.kernel_size", size, 1, 1023);
-  qna::check(c.hidden % c.qna.heads == 0, "{}: qna.heads must divide hidden ({}), got {}", kSubject,
-             c.hidden, c.qna.heads);
+  qna::check(c.hidden % c.qna.heads == 0, "{}: qna.heads must divide hidden ({}), got {}",
+             kDetrSubject, c.hidden, c.qna.heads);
   qna::check(std::isfinite(c.qna.mlp_ratio) && c.qna.mlp_ratio >= 0.25 && c.qna.mlp_ratio <= 64,
-             "{}: qna.mlp_ratio must be from 0.25 to 64, got {}", kSubject, c.qna.mlp_ratio);
+             "{}: qna.mlp_ratio must be from 0.25 to 64, got {}", kDetrSubject, c.qna.mlp_ratio);
 }
 
 TransformerOptions transformer_options(const DetrConfig& c) {
@@ -190,9 +180,7 @@ SineOptions sine_options(const DetrConfig& c) {
 
 json to_json(const DetrConfig& config) {
   json out;
-  visit_config(config, Writer{out}, [&](const char* key, const auto& field, const auto& names) {
-    out[key] = format::name_of(field, names);
-  });
+  visit_detr(config, format::FieldWriter(out));
   if (const auto* resnet = std::get_if<ResNetConfig>(&config.backbone)) {
     out["backbone"] = fmt::format("resnet{}", resnet->depth);
     out["dilation"] = resnet->dilation;
@@ -200,17 +188,15 @@ json to_json(const DetrConfig& config) {
     out["backbone"] = to_json(std::get<QnAViTConfig>(config.backbone));
   }
   json qna = json::object();
-  visit_qna(config.qna, Writer{qna});
+  visit_qna(config.qna, format::FieldWriter(qna));
   out["qna"] = qna;
   return out;
 }
 
 DetrConfig detr_config_from_json(const json& object) {
   DetrConfig config;
-  const Fields fields(object, kSubject);
-  visit_config(config, fields, [&](const char* key, auto& field, const auto& names) {
-    fields.choose(key, field, names);
-  });
+  const Fields fields(object, kDetrSubject);
+  visit_detr(config, fields);
   if (const json* backbone = fields.find("backbone")) config.backbone = backbone_from(*backbone);
   bool dilation = false;
   fields("dilation", dilation);
@@ -218,7 +204,7 @@ DetrConfig detr_config_from_json(const json& object) {
     resnet->dilation = dilation;
   } else {
     qna::check(!dilation, "{}: dilation must be false but for ResNet backbones, got true",
-               kSubject);
+               kDetrSubject);
   }
   const Fields qna = fields.table("qna");
   visit_qna(config.qna, qna);

@@ -73,28 +73,28 @@ json short_numbers(const std::vector<float>& numbers) {
 
 void check_preprocess(const Preprocess& preprocess, const std::string& where) {
   const auto& [resize, longest, crop, filter, mean, std] = preprocess;
-  check(resize >= 0 && resize <= image::kMaxSide, "{}: resize must be in [0, {}], got {}", where,
-        image::kMaxSide, resize);
-  check(longest >= 0 && longest <= image::kMaxSide, "{}: longest must be in [0, {}], got {}", where,
-        image::kMaxSide, longest);
-  check(longest == 0 || resize > 0, "{}: longest must be 0 where resize is 0, got {}", where,
-        longest);
+  qna::check(resize >= 0 && resize <= image::kMaxSide, "{}: resize must be in [0, {}], got {}",
+             where, image::kMaxSide, resize);
+  qna::check(longest >= 0 && longest <= image::kMaxSide, "{}: longest must be in [0, {}], got {}",
+             where, image::kMaxSide, longest);
+  qna::check(longest == 0 || resize > 0, "{}: longest must be 0 where resize is 0, got {}", where,
+             longest);
   const bool none = crop[0] == 0 && crop[1] == 0;
   const bool sane =
       crop[0] >= 1 && crop[0] <= image::kMaxSide && crop[1] >= 1 && crop[1] <= image::kMaxSide;
-  check(none || sane, "{}: crop must be two numbers in [1, {}], or 0, 0 for none, got {}, {}",
-        where, image::kMaxSide, crop[0], crop[1]);
-  check(filter == image::Filter::kBilinear || filter == image::Filter::kBicubic,
-        "{}: filter must be one of Filter, got {}", where, static_cast<int>(filter));
-  check(mean.size() == 1 || mean.size() == 3, "{}: mean must have 1 or 3 numbers, got {}", where,
-        mean.size());
-  check(std.size() == mean.size(), "{}: std must have as many numbers as mean, {}, got {}", where,
-        mean.size(), std.size());
+  qna::check(none || sane, "{}: crop must be two numbers in [1, {}], or 0, 0 for none, got {}, {}",
+             where, image::kMaxSide, crop[0], crop[1]);
+  qna::check(filter == image::Filter::kBilinear || filter == image::Filter::kBicubic,
+             "{}: filter must be one of Filter, got {}", where, static_cast<int>(filter));
+  qna::check(mean.size() == 1 || mean.size() == 3, "{}: mean must have 1 or 3 numbers, got {}",
+             where, mean.size());
+  qna::check(std.size() == mean.size(), "{}: std must have as many numbers as mean, {}, got {}",
+             where, mean.size(), std.size());
   for (const float m : mean) {
-    check(std::isfinite(m), "{}: mean must be finite, got {}", where, m);
+    qna::check(std::isfinite(m), "{}: mean must be finite, got {}", where, m);
   }
   for (const float s : std) {
-    check(std::isfinite(s) && s > 0, "{}: std must be finite and above 0, got {}", where, s);
+    qna::check(std::isfinite(s) && s > 0, "{}: std must be finite and above 0, got {}", where, s);
   }
 }
 

@@ -16,7 +16,7 @@ using nlohmann::json;
 using format::EnumName;
 using format::Fields;
 
-constexpr const char* kSubject = "model configuration";
+constexpr const char* kQnAViTSubject = "model configuration";
 
 constexpr EnumName<StemKind> kStems[] = {{StemKind::kPatch, "patch"},
                                          {StemKind::kResNet, "resnet"}};
@@ -46,9 +46,8 @@ constexpr EnumName<AttentionScale> kScales[] = {
     {AttentionScale::kOnes, "ones"},      {AttentionScale::kAverage, "average"},
     {AttentionScale::kSigned, "signed"},  {AttentionScale::kNone, "none"}};
 
-// Every field of a struct is named once, here; `visit(key, field, ...)` reads or writes it.
-template <typename Config, typename Visit>
-void visit_stage(Config& stage, const Visit& visit) {
+// Every field of a struct is named once, here; see format/fields.h.
+void visit_stage(auto& stage, const auto& visit) {
   visit("attention_blocks", stage.attention_blocks);
   visit("qna_blocks", stage.qna_blocks);
   visit("attention_heads", stage.attention_heads);
@@ -58,35 +57,26 @@ void visit_stage(Config& stage, const Visit& visit) {
   visit("window", stage.window);
 }
 
-template <typename Config, typename Visit, typename VisitEnum>
-void visit_config(Config& c, const Visit& visit, const VisitEnum& visit_enum) {
+void visit_qna_vit(auto& c, const auto& visit) {
   visit("image_size", c.image_size);
   visit("in_channels", c.in_channels);
   visit("classes", c.classes);
   visit("base_dim", c.base_dim);
-  visit_enum("stem", c.stem, kStems);
+  visit.choose("stem", c.stem, kStems);
   visit("patch_size", c.patch_size);
-  visit_enum("local_mixer", c.local_mixer, kMixers);
-  visit_enum("downsample", c.downsample, kDownsamples);
-  visit_enum("downsample_skip", c.downsample_skip, kSkips);
+  visit.choose("local_mixer", c.local_mixer, kMixers);
+  visit.choose("downsample", c.downsample, kDownsamples);
+  visit.choose("downsample_skip", c.downsample_skip, kSkips);
   visit("mlp_ratio", c.mlp_ratio);
-  visit_enum("activation", c.activation, kActivations);
-  visit_enum("attention_scale", c.attention_scale, kScales);
+  visit.choose("activation", c.activation, kActivations);
+  visit.choose("attention_scale", c.attention_scale, kScales);
   visit("normalize_queries", c.normalize_queries);
   visit("normalize_stop_gradient", c.normalize_stop_gradient);
   visit("layer_scale", c.layer_scale);
   visit("drop_path", c.drop_path);
   visit("drop_path_downsample", c.drop_path_downsample);
-  visit_enum("head", c.head, kHeads);
+  visit.choose("head", c.head, kHeads);
 }
-
-struct Writer {
-  json& out;
-  void operator()(const char* key, const std::array<int64_t, 2>& pair) const {
-    out[key] = pair[0] == pair[1] ? json(pair[0]) : json(pair);
-  }
-  void operator()(const char* key, const auto& value) const { out[key] = value; }
-};
 
 }  // namespace
 
@@ -162,14 +152,11 @@ void check(const QnAViTConfig& c) {
 
 json to_json(const QnAViTConfig& config) {
   json out;
-  const auto write_enum = [&](const char* key, const auto& field, const auto& names) {
-    out[key] = format::name_of(field, names);
-  };
-  visit_config(config, Writer{out}, write_enum);
+  visit_qna_vit(config, format::FieldWriter(out));
   out["stages"] = json::array();
   for (const StageConfig& stage : config.stages) {
     json object;
-    visit_stage(stage, Writer{object});
+    visit_stage(stage, format::FieldWriter(object));
     out["stages"].push_back(object);
   }
   return out;
@@ -177,10 +164,8 @@ json to_json(const QnAViTConfig& config) {
 
 QnAViTConfig config_from_json(const json& object) {
   QnAViTConfig config;
-  const Fields fields(object, kSubject);
-  visit_config(config, fields, [&](const char* key, auto& field, const auto& names) {
-    fields.choose(key, field, names);
-  });
+  const Fields fields(object, kQnAViTSubject);
+  visit_qna_vit(config, fields);
   const json* stages = fields.find("stages");
   qna::check(stages != nullptr,
              "model configuration: stages must be a list of tables, got nothing");

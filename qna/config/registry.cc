@@ -8,7 +8,7 @@
 namespace qna::config {
 namespace {
 
-struct Shape {
+struct FourStages {
   int64_t image = 224;
   int64_t base_dim = 64;
   std::array<int64_t, 4> attention_blocks;
@@ -21,7 +21,7 @@ struct Shape {
   double drop_path;
 };
 
-QnAViTConfig four_stages(const Shape& s) {
+QnAViTConfig four_stages(const FourStages& s) {
   QnAViTConfig config{.image_size = {s.image, s.image},
                       .base_dim = s.base_dim,
                       .patch_size = s.patch,
@@ -37,37 +37,39 @@ QnAViTConfig four_stages(const Shape& s) {
   return config;
 }
 
-const Shape kTiny{.attention_blocks = {0, 0, 4, 2}, .qna_blocks = {2, 3, 2, 0}, .drop_path = 0.05};
+const FourStages kTiny{
+    .attention_blocks = {0, 0, 4, 2}, .qna_blocks = {2, 3, 2, 0}, .drop_path = 0.05};
 
-Shape with(Shape shape, const auto& change) {
+FourStages with(FourStages shape, const auto& change) {
   change(shape);
   return shape;
 }
 
-const Shape kTiny7x7 = with(kTiny, [](Shape& s) { s.kernel = 7; });
-const Shape kSmall{.attention_blocks = {0, 0, 12, 2}, .qna_blocks = {2, 3, 6, 0}, .drop_path = 0.2};
-const Shape kBase{.base_dim = 96,
-                  .attention_blocks = {0, 0, 12, 2},
-                  .qna_blocks = {2, 3, 6, 0},
-                  .attention_heads = {3, 6, 12, 24},
-                  .qna_heads = {6, 12, 24, 48},
-                  .drop_path = 0.5};
+const FourStages kTiny7x7 = with(kTiny, [](FourStages& s) { s.kernel = 7; });
+const FourStages kSmall{
+    .attention_blocks = {0, 0, 12, 2}, .qna_blocks = {2, 3, 6, 0}, .drop_path = 0.2};
+const FourStages kBase{.base_dim = 96,
+                       .attention_blocks = {0, 0, 12, 2},
+                       .qna_blocks = {2, 3, 6, 0},
+                       .attention_heads = {3, 6, 12, 24},
+                       .qna_heads = {6, 12, 24, 48},
+                       .drop_path = 0.5};
 // Windows as large as the maps: the only ones that give the paper's 30.6 GMACs.
-const Shape kBase384 = with(kBase, [](Shape& s) {
+const FourStages kBase384 = with(kBase, [](FourStages& s) {
   s.image = 384;
   s.window = {7, 7, 24, 12};
 });
 // For small pictures: patches of 2 pixels, so that 32 px still have a map of 16 x 16.
-const Shape kNano{.image = 64,
-                  .base_dim = 32,
-                  .attention_blocks = {0, 0, 2, 1},
-                  .qna_blocks = {1, 2, 1, 0},
-                  .attention_heads = {1, 2, 4, 8},
-                  .qna_heads = {4, 8, 16, 32},
-                  .window = {8, 8, 8, 4},
-                  .patch = 2,
-                  .drop_path = 0.05};
-const Shape kPico = with(kNano, [](Shape& s) {
+const FourStages kNano{.image = 64,
+                       .base_dim = 32,
+                       .attention_blocks = {0, 0, 2, 1},
+                       .qna_blocks = {1, 2, 1, 0},
+                       .attention_heads = {1, 2, 4, 8},
+                       .qna_heads = {4, 8, 16, 32},
+                       .window = {8, 8, 8, 4},
+                       .patch = 2,
+                       .drop_path = 0.05};
+const FourStages kPico = with(kNano, [](FourStages& s) {
   s.image = 32;
   s.base_dim = 16;
   s.attention_blocks = {0, 0, 1, 1};

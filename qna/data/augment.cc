@@ -99,8 +99,6 @@ Image padded_part(const Image& image, const Augment& options, Random& random) {
                  options.pad, top, left);
 }
 
-bool is_probability(double value) { return value >= 0 && value <= 1; }
-
 // NaN fails, too.
 bool is_in(double value, double low, double high) { return value >= low && value <= high; }
 
@@ -110,8 +108,8 @@ void check_rand_augment(const RandAugment& options, const char* where) {
   check(is_in(magnitude, 0, 10), "{}: rand_augment.magnitude must be in [0, 10], got {}", where,
         magnitude);
   check(is_in(std, 0, 100), "{}: rand_augment.std must be in [0, 100], got {}", where, std);
-  check(is_probability(probability), "{}: rand_augment.probability must be in [0, 1], got {}",
-        where, probability);
+  check(is_in(probability, 0, 1), "{}: rand_augment.probability must be in [0, 1], got {}", where,
+        probability);
 }
 
 }  // namespace
@@ -133,10 +131,10 @@ void check_augment(const Augment& augment, const char* where) {
         pad);
   check(filter == image::Filter::kBilinear || filter == image::Filter::kBicubic,
         "{}: filter must be one of Filter, got {}", where, static_cast<int>(filter));
-  check(is_probability(flip), "{}: flip must be in [0, 1], got {}", where, flip);
+  check(is_in(flip, 0, 1), "{}: flip must be in [0, 1], got {}", where, flip);
   if (rand_augment) check_rand_augment(*rand_augment, where);
   check(is_in(jitter, 0, 100), "{}: color_jitter must be in [0, 100], got {}", where, jitter);
-  check(is_probability(erase), "{}: erase must be in [0, 1], got {}", where, erase);
+  check(is_in(erase, 0, 1), "{}: erase must be in [0, 1], got {}", where, erase);
   for (const float f : fill) {
     check(is_in(f, 0, 1), "{}: fill must be numbers in [0, 1], got {}", where, f);
   }
@@ -176,7 +174,7 @@ void erase(float* pixels, int64_t height, int64_t width, int64_t channels, doubl
   check(height >= 1 && width >= 1 && channels >= 1 && height <= kMaxSide && width <= kMaxSide,
         "erase: height, width and channels must be at least 1 and sides at most {}, got {}, {}, {}",
         kMaxSide, height, width, channels);
-  check(is_probability(probability), "erase: probability must be in [0, 1], got {}", probability);
+  check(is_in(probability, 0, 1), "erase: probability must be in [0, 1], got {}", probability);
   if (!random.chance(probability)) return;
   const double log_aspect = std::log(1 / 0.3);
   for (int i = 0; i < kTries; ++i) {

@@ -15,8 +15,6 @@ using image::kMaxSide;
 // Of a picture on its way: a long thin one becomes huge when its shorter side grows.
 constexpr int64_t kMaxPixels = int64_t{1} << 28;
 
-bool is_probability(double value) { return value >= 0 && value <= 1; }
-
 bool is_side(int64_t length) { return length >= 1 && length <= kMaxSide; }
 
 void check_lengths(const std::vector<int64_t>& lengths, const char* field, const char* where) {
@@ -55,11 +53,11 @@ DetectionSample random_crop(const DetectionSample& sample, const std::array<int6
 
 void check_augment(const DetectionAugment& augment, const char* where) {
   const auto& [flip, shorter, longest, crop, crop_shorter, size, filter, jitter] = augment;
-  check(is_probability(flip), "{}: flip must be in [0, 1], got {}", where, flip);
+  check(flip >= 0 && flip <= 1, "{}: flip must be in [0, 1], got {}", where, flip);
   check_lengths(shorter, "shorter", where);
   check(longest == 0 || is_side(longest), "{}: longest must be in [0, {}], got {}", where, kMaxSide,
         longest);
-  check(is_probability(crop), "{}: crop must be in [0, 1], got {}", where, crop);
+  check(crop >= 0 && crop <= 1, "{}: crop must be in [0, 1], got {}", where, crop);
   check_lengths(crop_shorter, "crop_shorter", where);
   check(is_side(size[0]) && is_side(size[1]) && size[0] <= size[1],
         "{}: crop_size must be two rising lengths in [1, {}], got {}, {}", where, kMaxSide, size[0],

@@ -176,7 +176,8 @@ AttentionMaps maps_of(const WindowAttention& attention, const Map& x, Worker& wo
   const auto& o = attention.options();
   const std::array<int64_t, 2> window = attention.window_on(x.height, x.width);
   const std::array<int64_t, 2> table = o.global ? window : o.window;
-  const Floats bias = attention.bias_for(window);
+  Scope scope(worker.arena);
+  const float* bias = attention.bias_for(window, scope);
   const int64_t table_size = (2 * table[0] - 1) * (2 * table[1] - 1);
   std::vector<float> qkv(3 * x.size());
   attention.project_in(x, qkv.data(), worker);
@@ -187,7 +188,7 @@ AttentionMaps maps_of(const WindowAttention& attention, const Map& x, Worker& wo
     for (int64_t top = 0; top < x.height; top += window[0])
       for (int64_t left = 0; left < x.width; left += window[1]) {
         SelfAttentionWindow{.qkv = qkv.data() + b * x.positions() * 3 * x.features,
-                            .bias = bias.data() + head * table_size,
+                            .bias = bias + head * table_size,
                             .width = x.width,
                             .heads = o.heads,
                             .dim = x.features / o.heads,

@@ -200,6 +200,12 @@ void Detr::run(const ImageBatch& images, const Output& out, Worker& worker,
   }
   const Mask mask =
       every_nth(images.mask, images.batch, images.height, images.width, stride(), scope);
+  run_transformer(map, mask, out, worker, visitor);
+}
+
+void Detr::run_transformer(const Map& map, Mask mask, const Output& out, Worker& worker,
+                           Visitor* visitor) const {
+  Scope scope(worker.arena);
   const bool by_image = mask != nullptr && config_.positions == config::PositionKind::kSine;
   const int64_t period = map.positions() * map.features * (by_image ? map.batch : 1);
   float* codes = scope.floats(period);

@@ -20,6 +20,11 @@ class Detr {
     int64_t first, total;
   };
   void run(const ImageBatch& images, const Output& out, Worker& worker, Visitor* visitor) const;
+
+  // What lies behind the backbone: `map` is its last map, projected to the hidden features, and is
+  // overwritten; `mask` is the map's.
+  void run_transformer(const Map& map, Mask mask, const Output& out, Worker& worker,
+                       Visitor* visitor) const;
   size_t bytes() const;
 
  private:

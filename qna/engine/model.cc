@@ -43,7 +43,7 @@ void check_images(const Images& images, int64_t channels, const char* who) {
   check(images.pixels != nullptr || images.batch == 0, "{}: pixels must be given", who);
 }
 
-using RunPart = std::function<void(const ImageBatch& part, int64_t first, Worker& worker)>;
+using RunPart = FunctionRef<void(const ImageBatch& part, int64_t first, Worker& worker)>;
 
 // The part of an image that its mask does not cut off at the bottom and right, at least 1 x 1.
 struct Cut {
@@ -65,7 +65,7 @@ Cut cut_of(const uint8_t* mask, int64_t height, int64_t width) {
 }
 
 // One image of a masked batch by itself, as it is: nothing is computed of what lies around it.
-void run_masked_image(const Images& images, int64_t channels, int64_t index, const RunPart& run,
+void run_masked_image(const Images& images, int64_t channels, int64_t index, RunPart run,
                       Worker& worker) {
   const int64_t pixels = images.height * images.width;
   const uint8_t* mask = images.mask + index * pixels;
@@ -95,8 +95,7 @@ void run_masked_image(const Images& images, int64_t channels, int64_t index, con
 // Images are independent of each other, and threads that share none of their work need not wait for
 // each other after every layer: as long as there is an image for each thread, each has its own;
 // what is left they do together. A visitor sees one part, all images in order.
-void run_all(const Images& images, int64_t channels, Context& context, bool visited,
-             const RunPart& run) {
+void run_all(const Images& images, int64_t channels, Context& context, bool visited, RunPart run) {
   Context::State& state = context.state();
   const int64_t threads = state.runtime.workers();
   const int64_t numbers = images.height * images.width * channels;

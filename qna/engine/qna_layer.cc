@@ -188,29 +188,40 @@ QnAOverMap::QnAOverMap(const Tensors& tensors, const config::QnAOptions& options
 
 QnATables QnAOverMap::tables_for(int64_t height, int64_t width) const {
   QnATables resized = tables_;
-  const std::array<int64_t, 2> trained = tables_.options.kernel_size;
-  const int64_t columns = tables_.options.queries * tables_.options.heads;
   resized.options.kernel_size = {height, width};
-  for (Floats* table : {&resized.bias, &resized.tap_weights}) {
-    if (!table->empty()) *table = resize_bicubic(*table, trained, {height, width}, columns);
-  }
+  const auto resize = [&](Floats& to, const Floats& from) {
+    if (from.empty()) return;
+    to.resize(height * width * columns());
+    resize_bicubic(to.data(), from.data(), tables_.options.kernel_size, {height, width}, columns());
+  };
+  resize(resized.bias, tables_.bias);
+  resize(resized.tap_weights, tables_.tap_weights);
   return resized;
 }
 
 void QnAOverMap::run(const Map& x, const Map& y, Mask mask, Worker& worker) const {
-  const bool trained = tables_.options.kernel_size == std::array<int64_t, 2>{x.height, x.width};
-  std::optional<QnATables> resized;
-  if (!trained) resized = tables_for(x.height, x.width);
-  const QnATables& tables = trained ? tables_ : *resized;
+  Scope scope(worker.arena);
+  const std::array<int64_t, 2> size = {x.height, x.width};
+  const std::array<int64_t, 2> trained = tables_.options.kernel_size;
+  const auto resized = [&](const float* table) -> const float* {
+    if (table == nullptr || size == trained) return table;
+    float* out = scope.floats(size[0] * size[1] * columns());
+    resize_bicubic(out, table, trained, size, columns());
+    return out;
+  };
+  config::QnAOptions options = tables_.options;
+  options.kernel_size = size;
   kernels::LayerArgs<float> args{};
-  args.shape = window_shape(tables.options, x.batch, x.height, x.width);
+  args.shape = window_shape(options, x.batch, x.height, x.width);
   args.in_features = x.features;
   args.out_features = y.features;
   args.x = x.data;
   args.mask = mask;
   args.y = y.data;
   args.norm = norm_;
-  tables.point(args);
+  tables_.point(args);
+  args.bias = resized(args.bias);
+  args.tap_weights = resized(args.tap_weights);
   kernels::layer_forward<float>(args, worker.runtime);
 }
 

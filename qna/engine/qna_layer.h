@@ -75,6 +75,7 @@ class QnAOverMap {
  private:
   // The tables for a map of this size.
   QnATables tables_for(int64_t height, int64_t width) const;
+  int64_t columns() const { return tables_.options.queries * tables_.options.heads; }
 
   QnATables tables_;
   kernels::Norm norm_;

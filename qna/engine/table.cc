@@ -31,10 +31,8 @@ Neighbours neighbours(int64_t place, int64_t from, int64_t to) {
 
 }  // namespace
 
-std::vector<float> resize_bicubic(const std::vector<float>& table, std::array<int64_t, 2> from,
-                                  std::array<int64_t, 2> to, int64_t columns) {
-  if (from == to) return table;
-  std::vector<float> out(to[0] * to[1] * columns);
+void resize_bicubic(float* out, const float* table, std::array<int64_t, 2> from,
+                    std::array<int64_t, 2> to, int64_t columns) {
   for (int64_t y = 0; y < to[0]; ++y) {
     const Neighbours rows = neighbours(y, from[0], to[0]);
     for (int64_t x = 0; x < to[1]; ++x) {
@@ -52,7 +50,6 @@ std::vector<float> resize_bicubic(const std::vector<float>& table, std::array<in
       }
     }
   }
-  return out;
 }
 
 }  // namespace qna::engine

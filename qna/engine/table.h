@@ -3,12 +3,11 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 namespace qna::engine {
 
-// [height, width, columns] -> [size[0], size[1], columns]; align_corners is false.
-std::vector<float> resize_bicubic(const std::vector<float>& table, std::array<int64_t, 2> from,
-                                  std::array<int64_t, 2> to, int64_t columns);
+// [from[0], from[1], columns] -> [to[0], to[1], columns]; align_corners is false.
+void resize_bicubic(float* out, const float* table, std::array<int64_t, 2> from,
+                    std::array<int64_t, 2> to, int64_t columns);
 
 }  // namespace qna::engine

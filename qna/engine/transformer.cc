@@ -232,7 +232,7 @@ size_t Decoder::bytes() const {
 }
 
 void Decoder::run(const Memory& memory, float* queries, int64_t count,
-                  const std::function<void(size_t, const float*)>& result, float* attention,
+                  FunctionRef<void(size_t, const float*)> result, float* attention,
                   Worker& worker) const {
   Scope scope(worker.arena);
   const Map x =

@@ -85,7 +85,7 @@ class Decoder {
   // normalised result [B, Q, C], and may change the queries. attention: the last layer's weights
   // [B, Q, positions], or null.
   void run(const Memory& memory, float* queries, int64_t count,
-           const std::function<void(size_t layer, const float* result)>& result, float* attention,
+           FunctionRef<void(size_t layer, const float* result)> result, float* attention,
            Worker& worker) const;
   size_t layers() const { return layers_.size(); }
   size_t bytes() const;

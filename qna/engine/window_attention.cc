@@ -21,14 +21,11 @@ std::vector<Range> cut(int64_t size, int64_t shift) {
 }
 
 // query minus key, heads last -> heads first, key minus query
-Floats turned(const Floats& table, int64_t heads) {
-  const int64_t places = static_cast<int64_t>(table.size()) / heads;
-  Floats out(table.size());
+void turn(float* out, const float* table, int64_t places, int64_t heads) {
   for (int64_t h = 0; h < heads; ++h)
     for (int64_t p = 0; p < places; ++p) {
       out[h * places + p] = table[(places - 1 - p) * heads + h];
     }
-  return out;
 }
 
 }  // namespace
@@ -42,7 +39,9 @@ WindowAttention::WindowAttention(const Tensors& tensors,
   project_ =
       linear(tensors.in("proj"), features, features, /*bias=*/false).scale_rows(scale).pack();
   table_ = tensors.get("relative_bias");
-  bias_ = turned(table_, options_.heads);
+  bias_.resize(table_.size());
+  turn(bias_.data(), table_.data(), static_cast<int64_t>(table_.size()) / options_.heads,
+       options_.heads);
 }
 
 std::array<int64_t, 2> WindowAttention::window_on(int64_t height, int64_t width) const {
@@ -50,20 +49,25 @@ std::array<int64_t, 2> WindowAttention::window_on(int64_t height, int64_t width)
   return {std::min(options_.window[0], height), std::min(options_.window[1], width)};
 }
 
-Floats WindowAttention::bias_for(std::array<int64_t, 2> window) const {
-  if (!options_.global || window == options_.window) return bias_;
+const float* WindowAttention::bias_for(std::array<int64_t, 2> window, Scope& scope) const {
+  if (!options_.global || window == options_.window) return bias_.data();
   const auto places = [](std::array<int64_t, 2> w) {
     return std::array<int64_t, 2>{2 * w[0] - 1, 2 * w[1] - 1};
   };
-  return turned(resize_bicubic(table_, places(options_.window), places(window), options_.heads),
-                options_.heads);
+  const std::array<int64_t, 2> size = places(window);
+  const int64_t count = size[0] * size[1];
+  float* resized = scope.floats(count * options_.heads);
+  resize_bicubic(resized, table_.data(), places(options_.window), size, options_.heads);
+  float* bias = scope.floats(count * options_.heads);
+  turn(bias, resized, count, options_.heads);
+  return bias;
 }
 
 void WindowAttention::project_in(const Map& x, float* qkv, Worker& worker) const {
   dense(x.data, x.rows(), qkv_, qkv, worker, {.norm = norm_});
 }
 
-void WindowAttention::attend(const Map& qkv, float* mixed, Mask mask, const Floats& bias,
+void WindowAttention::attend(const Map& qkv, float* mixed, Mask mask, const float* bias,
                              std::array<int64_t, 2> window, Worker& worker) const {
   const int64_t dim = options_.features / options_.heads;
   const std::array<int64_t, 2> table = options_.global ? window : options_.window;
@@ -76,7 +80,7 @@ void WindowAttention::attend(const Map& qkv, float* mixed, Mask mask, const Floa
                            .window_w = std::min(window[1], qkv.width),
                            .qkv = qkv.data,
                            .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim))),
-                           .bias = bias.data(),
+                           .bias = bias,
                            .bias_h = table[0],
                            .bias_w = table[1],
                            .mask = mask,
@@ -90,9 +94,7 @@ void WindowAttention::mix(const Map& x, float* mixed, Mask mask, Worker& worker)
                 scope.floats(3 * x.rows() * x.features)};
   project_in(x, qkv.data, worker);
   const std::array<int64_t, 2> window = window_on(x.height, x.width);
-  const bool own = options_.global && window != options_.window;
-  const Floats resized = own ? bias_for(window) : Floats{};
-  const Floats& bias = own ? resized : bias_;
+  const float* bias = bias_for(window, scope);
   std::array<int64_t, 2> shift = options_.shift;
   if (x.height <= options_.window[0]) shift[0] = 0;
   if (x.width <= options_.window[1]) shift[1] = 0;

@@ -18,15 +18,15 @@ class WindowAttention {
 
   const config::WindowSelfAttentionOptions& options() const { return options_; }
   // The windows on a map of this size, and the table for them: [heads, 2 wh - 1, 2 ww - 1] or
-  // larger, by key minus query.
+  // larger, by key minus query. It is as trained, or resized in memory of the scope.
   std::array<int64_t, 2> window_on(int64_t height, int64_t width) const;
-  Floats bias_for(std::array<int64_t, 2> window) const;
+  const float* bias_for(std::array<int64_t, 2> window, Scope& scope) const;
   // The product in front, [x's rows, 3, heads, dim].
   void project_in(const Map& x, float* qkv, Worker& worker) const;
   size_t bytes() const { return bytes_of(qkv_) + bytes_of(project_); }
 
  private:
-  void attend(const Map& qkv, float* mixed, Mask mask, const Floats& bias,
+  void attend(const Map& qkv, float* mixed, Mask mask, const float* bias,
               std::array<int64_t, 2> window, Worker& worker) const;
 
   config::WindowSelfAttentionOptions options_;

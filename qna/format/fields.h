@@ -85,6 +85,29 @@ class Fields {
   mutable std::set<std::string> known_;
 };
 
+// Writes what Fields reads, so that a struct names its fields once, in a function that either
+// visits:
+//   void visit_stage(auto& stage, const auto& visit) {
+//     visit("blocks", stage.blocks);
+//     visit.choose("mixer", stage.mixer, kMixers);
+//   }
+class FieldWriter {
+ public:
+  explicit FieldWriter(nlohmann::json& object) : object_(object) {}
+
+  void operator()(const char* key, const auto& field) const { object_[key] = field; }
+  void operator()(const char* key, const std::array<int64_t, 2>& field) const {
+    object_[key] = field[0] == field[1] ? nlohmann::json(field[0]) : nlohmann::json(field);
+  }
+  template <typename Enum, size_t n>
+  void choose(const char* key, Enum field, const EnumName<Enum> (&names)[n]) const {
+    object_[key] = name_of(field, names);
+  }
+
+ private:
+  nlohmann::json& object_;
+};
+
 // A JSON text of at most 64 levels: what prints or destroys a value goes down into it, and a stack
 // is not endless. Throws qna::Error that begins with `origin`.
 nlohmann::json parse_json(const std::string& text, const std::string& origin);

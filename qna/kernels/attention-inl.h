@@ -91,22 +91,24 @@ struct TokenMatrix {
 
 // One worker's memory: the keys and values of one head, and a chunk of queries with their scores.
 struct AttentionScratch {
-  void carve(ScratchArena& arena, int64_t tokens, int64_t dim_in) {
+  static AttentionScratch carve(ScratchArena& arena, int64_t tokens, int64_t dim) {
     const int64_t lanes = Lanes();
     const int64_t padded = (std::max<int64_t>(tokens, 1) + lanes - 1) / lanes * lanes;
-    const int64_t dim_padded = (dim_in + lanes - 1) / lanes * lanes;
-    dim = dim_in;
+    const int64_t dim_padded = (dim + lanes - 1) / lanes * lanes;
+    AttentionScratch s;
+    s.dim = dim;
     // Query rows by chunks, so that the scores of many keys stay in the second-level cache.
     const int64_t fit = (192 << 10) / (padded * int64_t{sizeof(float)});
-    chunk = std::clamp<int64_t>(fit / kTileRows * kTileRows, kTileRows, 16 * kTileRows);
-    zeros_count = std::max(padded, dim_padded);
-    zeros = arena.take<float>(zeros_count);
-    keys.carve(arena, dim, padded, zeros);
-    values.carve(arena, tokens, dim, zeros);
-    queries = arena.take<float>(chunk * dim);
-    scores = arena.take<float>(chunk * padded);
-    out = arena.take<float>(chunk * dim_padded);
-    sums = arena.take<float>(chunk);
+    s.chunk = std::clamp<int64_t>(fit / kTileRows * kTileRows, kTileRows, 16 * kTileRows);
+    s.zeros_count = std::max(padded, dim_padded);
+    s.zeros = arena.take<float>(s.zeros_count);
+    s.keys.carve(arena, dim, padded, s.zeros);
+    s.values.carve(arena, tokens, dim, s.zeros);
+    s.queries = arena.take<float>(s.chunk * dim);
+    s.scores = arena.take<float>(s.chunk * padded);
+    s.out = arena.take<float>(s.chunk * dim_padded);
+    s.sums = arena.take<float>(s.chunk);
+    return s;
   }
   // rows.value of a masked token is null: its weight, 0, times inf would be NaN.
   template <typename Rows>

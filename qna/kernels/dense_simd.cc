@@ -1,7 +1,5 @@
 #include "qna/kernels/dense_simd.h"
 
-#include <vector>
-
 #include "qna/kernels/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -90,9 +88,9 @@ void Mlp(const MlpArgs& args, Runtime& runtime) {
   const bool projects = args.project != nullptr;
   const PackedMatrix project = projects ? MatrixIn(*args.project) : PackedMatrix{};
   const RowTasks tasks(args.rows, mlp.chunk(), runtime.workers());
-  std::vector<MlpRows::Buffers> workers(runtime.workers());
+  MlpRows::Buffers* workers = nullptr;
   const auto carve = [&](ScratchArena arena) {
-    for (MlpRows::Buffers& worker : workers) worker = mlp.carve(arena);
+    workers = arena.take_each(runtime.workers(), [&](ScratchArena& a) { return mlp.carve(a); });
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));

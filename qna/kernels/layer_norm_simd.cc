@@ -47,11 +47,12 @@ void NormMean(const NormMeanArgs& args, Runtime& runtime) {
   const int64_t parts = (args.positions + kPartPositions - 1) / kPartPositions;
   double* sums = nullptr;     // [B, parts, features]
   int64_t* counts = nullptr;  // [B, parts]
-  std::vector<float*> rows(runtime.workers());
+  float** rows = nullptr;     // one for each worker
   const auto carve = [&](ScratchArena arena) {
     sums = arena.take<double>(args.batch * parts * features);
     counts = arena.take<int64_t>(args.batch * parts);
-    for (float*& row : rows) row = arena.take<float>(features);
+    rows = arena.take_each(runtime.workers(),
+                           [&](ScratchArena& a) { return a.take<float>(features); });
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));

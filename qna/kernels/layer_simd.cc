@@ -124,15 +124,15 @@ struct ProjectIn {
         const float* from = records + ((y - r.row) * r.columns + x - r.column) * record;
         float* to =
             args.kept + ((r.image * s.height + y) * s.width + x) * (s.features() + s.scores());
-        value_map.unpack(to, from);
-        score_map.unpack(to + s.features(), from + value_map.count());
+        value_map->unpack(to, from);
+        score_map->unpack(to + s.features(), from + value_map->count());
       }
   }
   static constexpr int64_t kChunk = 96;  // pixels normalised or converted to float32 at a time
   const LayerArgs<T>& args;
   const LayerWeights& weights;
-  const ChannelMap& value_map;  // of `kept`
-  const ChannelMap& score_map;
+  const ChannelMap* value_map;  // of `kept`; null where nothing is
+  const ChannelMap* score_map;
   const uint8_t* mask;
   float* buffer;  // [kChunk][in_features]
 };
@@ -216,7 +216,8 @@ PackedLayout LayoutOf(const LayerArgs<T>& args) {
 
 template <typename T>
 PackedWeights PackLayer(const LayerArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout = LayoutOf(args);
+  auto shared = std::make_shared<const PackedLayout>(LayoutOf(args));
+  const PackedLayout& layout = *shared;
   const auto carve = [&](ScratchArena& arena) {
     return LayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
   };
@@ -225,6 +226,7 @@ PackedWeights PackLayer(const LayerArgs<T>& args, Runtime& runtime) {
   PackedWeights packed(size.bytes());
   packed.inner = args.in_features;
   packed.columns = args.out_features;
+  packed.layout = std::move(shared);
   ScratchArena arena(packed.memory());
   LayerPack pack = carve(arena);
   pack.weights.pack(args, layout, runtime);
@@ -235,10 +237,15 @@ PackedWeights PackLayer(const LayerArgs<T>& args, Runtime& runtime) {
 
 template <typename T>
 void Layer(const LayerArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout = LayoutOf(args);
+  std::optional<PackedLayout> own_layout;
+  if (args.packed == nullptr) own_layout = LayoutOf(args);
+  const PackedLayout& layout = args.packed == nullptr ? *own_layout : *args.packed->layout;
   const StreamTasks tasks(args.shape, layout.record() + layout.score_floats, runtime.workers());
-  const ChannelMap value_map(layout.value_sources(kept_layout(args.shape)));
-  const ChannelMap score_map(layout.score_sources());
+  std::optional<ChannelMap> value_map, score_map;
+  if (args.kept != nullptr) {
+    value_map.emplace(layout.value_sources(kept_layout(args.shape)));
+    score_map.emplace(layout.score_sources());
+  }
   WindowTables tables;
   const WindowPlan plan(args.shape, tables, layout);
 
@@ -253,19 +260,21 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
     mlp.emplace(*args.mlp->expand, *args.mlp->contract, args.mlp->activation, args.mlp->norm);
   }
   LayerPack pack;
-  std::vector<Worker> workers(runtime.workers());
+  Worker* workers = nullptr;
   const auto carve = [&](ScratchArena arena) {
     if (args.packed == nullptr) {
       pack = LayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
     }
-    for (Worker& worker : workers) {
-      worker.stream = StreamScratch::carve(arena, plan, tasks);
-      worker.in = arena.take<float>(ProjectIn<T>::kChunk * args.in_features);
+    workers = arena.take_each(runtime.workers(), [&](ScratchArena& a) {
+      Worker worker{};
+      worker.stream = StreamScratch::carve(a, plan, tasks);
+      worker.in = a.take<float>(ProjectIn<T>::kChunk * args.in_features);
       if constexpr (!std::is_same_v<T, float>) {
-        worker.out = arena.take<float>(ProjectOut<T>::kChunk * args.out_features);
+        worker.out = a.take<float>(ProjectOut<T>::kChunk * args.out_features);
       }
-      if (mlp.has_value()) worker.mlp = mlp->carve(arena);
-    }
+      if (mlp.has_value()) worker.mlp = mlp->carve(a);
+      return worker;
+    });
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
@@ -285,7 +294,12 @@ void Layer(const LayerArgs<T>& args, Runtime& runtime) {
   }
   runtime.for_each(tasks.count, [&](int64_t task, int index) {
     const Worker& worker = workers[index];
-    ProjectIn<T> source{args, pack.weights, value_map, score_map, args.mask, worker.in};
+    ProjectIn<T> source{args,
+                        pack.weights,
+                        value_map.has_value() ? &*value_map : nullptr,
+                        score_map.has_value() ? &*score_map : nullptr,
+                        args.mask,
+                        worker.in};
     ProjectOut<T> sink{args, pack.weights, worker.out, mlp.has_value() ? &*mlp : nullptr,
                        worker.mlp};
     StreamTask(plan, tasks, task, worker.stream, source, sink);

@@ -73,9 +73,11 @@ void MultiheadAttention(const MultiheadAttentionArgs& args, Runtime& runtime) {
     std::fill_n(args.out, args.batch * args.queries * args.heads * args.head_dim, 0.0f);
     return;
   }
-  std::vector<AttentionScratch> workers(runtime.workers());
+  AttentionScratch* workers = nullptr;
   const auto carve = [&](ScratchArena arena) {
-    for (AttentionScratch& worker : workers) worker.carve(arena, args.keys, args.head_dim);
+    workers = arena.take_each(runtime.workers(), [&](ScratchArena& a) {
+      return AttentionScratch::carve(a, args.keys, args.head_dim);
+    });
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));

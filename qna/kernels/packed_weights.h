@@ -12,6 +12,7 @@
 namespace qna::kernels {
 
 struct Implementation;
+struct PackedLayout;
 
 class PackedWeights {
  public:
@@ -29,7 +30,9 @@ class PackedWeights {
   const Implementation* owner = nullptr;
   int64_t inner = 0;
   int64_t columns = 0;
-  bool always_exact = false;  // of a layer's tables, see window_softmax-inl.h
+  // Of a layer: how a pixel lies in memory, and see window_softmax-inl.h.
+  std::shared_ptr<const PackedLayout> layout;
+  bool always_exact = false;
 
  private:
   struct Free {

@@ -84,10 +84,11 @@ void Forward(const SasaArgs<T>& args, Runtime& runtime) {
   const StreamTasks tasks(args.shape, 2 * layout.value_floats, runtime.workers());
   SasaPlan plan{args.shape, layout, nullptr};
   float* table = nullptr;
-  std::vector<SasaScratch> workers(runtime.workers());
+  SasaScratch* workers = nullptr;
   const auto carve = [&](ScratchArena arena) {
     table = arena.take<float>(args.shape.taps() * layout.score_floats);
-    for (SasaScratch& worker : workers) worker = SasaScratch::carve(arena, plan, tasks);
+    workers = arena.take_each(runtime.workers(),
+                              [&](ScratchArena& a) { return SasaScratch::carve(a, plan, tasks); });
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));

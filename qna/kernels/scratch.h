@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <type_traits>
 
 #include "qna/base/runtime.h"
 
@@ -19,6 +21,19 @@ class ScratchArena {
     const size_t size = static_cast<size_t>(count) * sizeof(T);
     bytes_ += (size + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
     return reinterpret_cast<T*>(start);
+  }
+
+  // A list of what make(arena) cuts out, `count` times, such as each worker's memory.
+  template <typename Make>
+  auto* take_each(int64_t count, const Make& make) {
+    using T = decltype(make(*this));
+    static_assert(std::is_trivially_copyable_v<T>);
+    T* list = take<T>(count);
+    for (int64_t i = 0; i < count; ++i) {
+      const T one = make(*this);
+      if (list != nullptr) new (list + i) T(one);
+    }
+    return list;
   }
 
   size_t bytes() const { return bytes_; }

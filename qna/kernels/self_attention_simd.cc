@@ -44,11 +44,11 @@ inline void AttendWindow(const SelfAttentionArgs& args, const AttentionWindow& w
 }
 
 void SelfAttention(const SelfAttentionArgs& args, Runtime& runtime) {
-  std::vector<AttentionScratch> workers(runtime.workers());
+  AttentionScratch* workers = nullptr;
   const auto carve = [&](ScratchArena arena) {
-    for (AttentionScratch& worker : workers) {
-      worker.carve(arena, args.window_h * args.window_w, args.head_dim);
-    }
+    workers = arena.take_each(runtime.workers(), [&](ScratchArena& a) {
+      return AttentionScratch::carve(a, args.window_h * args.window_w, args.head_dim);
+    });
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));

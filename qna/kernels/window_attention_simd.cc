@@ -43,10 +43,11 @@ void Forward(const ForwardArgs<T>& args, Runtime& runtime) {
   WindowTables tables;
   const WindowPlan plan(s, tables, layout);
   float* table_memory = nullptr;
-  std::vector<StreamScratch> workers(runtime.workers());
+  StreamScratch* workers = nullptr;
   const auto carve = [&](ScratchArena arena) {
     table_memory = arena.take<float>(TableFloats(s, layout));
-    for (StreamScratch& worker : workers) worker = StreamScratch::carve(arena, plan, tasks);
+    workers = arena.take_each(
+        runtime.workers(), [&](ScratchArena& a) { return StreamScratch::carve(a, plan, tasks); });
     return arena.bytes();
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));

@@ -11,26 +11,17 @@
 #include <numeric>
 #include <set>
 
-#include "qna/config/cost.h"
-#include "qna/models/qna_vit.h"
+#include "qna/models/cost_test.h"
 
 namespace qna::models {
 namespace {
 
 using namespace config;
+using testing::cost_of;
+using testing::parameters_of;
 
 double millions(const Cost& cost) { return static_cast<double>(cost.parameters) / 1e6; }
 double gmacs(const Cost& cost) { return cost.flops / 2e9; }
-
-Cost cost_of(const QnAViTConfig& config) {
-  return total_cost(layer_costs(config, config.image_size[0], config.image_size[1]));
-}
-
-int64_t parameters_of(const QnAViT& model) {
-  int64_t count = 0;
-  for (const torch::Tensor& parameter : model->parameters()) count += parameter.numel();
-  return count;
-}
 
 TEST(Ablations, FiguresOfThePaper) {
   for (const Ablation& row : ablations()) {

@@ -61,7 +61,7 @@ DetrConfig with_anchors() {
   return config;
 }
 
-std::vector<DetrConfig> variants() {
+std::vector<DetrConfig> detr_variants() {
   DetrConfig learned = small(small_vit(), 4);
   learned.positions = nn::PositionKind::kLearned;
   learned.pre_norm = true;
@@ -111,7 +111,7 @@ TEST(Detr, Costs) {
                 0.03 * multiply_adds)
         << depth;
   }
-  for (DetrConfig config : variants()) {
+  for (DetrConfig config : detr_variants()) {
     config.qna.first = 1;  // behind its end the encoder has a norm
     const std::vector<LayerCost> costs = layer_costs(config, 70, 50);
     EXPECT_EQ(total_cost(costs).parameters, count(*Detr(config)));
@@ -158,7 +158,7 @@ TEST(Detr, QnABlocksWeighWhatTheyReplace) {
 }
 
 TEST(Detr, Shapes) {
-  for (const DetrConfig& config : variants()) {
+  for (const DetrConfig& config : detr_variants()) {
     Detr model = make(config);
     const torch::NoGradGuard no_grad;
     const DetrFeatures features = model->forward_features(torch::randn({2, 70, 50, 3}));
@@ -221,7 +221,7 @@ TEST(Detr, EveryBlockGoesOnFromTheBoxesBefore) {
 
 // The original fails this: its convolutions see the padding.
 TEST(Detr, AnImagesBatchDoesNotMatter) {
-  for (const DetrConfig& config : variants()) {
+  for (const DetrConfig& config : detr_variants()) {
     SCOPED_TRACE(to_toml(config));
     Detr model = make(config);
     for (const auto& [height, width] : {std::pair{64, 90}, {45, 33}, {97, 50}}) {
@@ -250,7 +250,7 @@ TEST(Detr, AMaskThatHidesNothing) {
 }
 
 TEST(Detr, GradientsReachEveryParameter) {
-  for (const DetrConfig& config : variants()) {
+  for (const DetrConfig& config : detr_variants()) {
     Detr model = make(config);
     model->train();
     Tensor mask = torch::ones({2, 64, 64}, torch::kBool);
@@ -289,7 +289,7 @@ TEST(Detr, AFrozenBackboneIsAsInEvaluation) {
 }
 
 TEST(Detr, CopiesAreOfTheirOwn) {
-  for (const DetrConfig& config : variants()) {
+  for (const DetrConfig& config : detr_variants()) {
     Detr model = make(config);
     const torch::NoGradGuard no_grad;
     const Tensor images = torch::randn({1, 40, 40, 3});

@@ -6,8 +6,7 @@
 
 #include <set>
 
-#include "qna/config/cost.h"
-#include "qna/models/qna_vit.h"
+#include "qna/models/cost_test.h"
 #include "qna/ops/tensors_test.h"
 #include "tests/support/random_config.h"
 
@@ -15,18 +14,10 @@ namespace qna::models {
 namespace {
 
 using namespace config;
+using testing::cost_of;
+using testing::parameters_of;
 
 using ops::testing::expect_complaint;
-
-int64_t parameters_of(const QnAViT& model) {
-  int64_t count = 0;
-  for (const torch::Tensor& parameter : model->parameters()) count += parameter.numel();
-  return count;
-}
-
-Cost cost_of(const QnAViTConfig& config) {
-  return total_cost(layer_costs(config, config.image_size[0], config.image_size[1]));
-}
 
 TEST(Registry, Names) {
   std::set<std::string> names;

@@ -9,7 +9,7 @@
 
 namespace qna::nn {
 namespace {
-constexpr const char* kName = "ConvPool";
+constexpr const char* kConvPoolName = "ConvPool";
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 }  // namespace
 
@@ -33,7 +33,7 @@ void ConvPoolImpl::reset() {
 }
 
 torch::Tensor ConvPoolImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  check_map(x, options_.in_features, mask, kName);
+  check_map(x, options_.in_features, mask, kConvPoolName);
   torch::Tensor map = conv->forward(zero_masked(x, mask).permute({0, 3, 1, 2}));
   map = norm->forward(map.permute({0, 2, 3, 1}));
   map = fill_masked(map, mask, kMinusInfinity);  // what is no image must not win the maximum

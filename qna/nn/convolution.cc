@@ -7,7 +7,7 @@
 
 namespace qna::nn {
 namespace {
-constexpr const char* kName = "Convolution";
+constexpr const char* kConvolutionName = "Convolution";
 }
 
 ConvolutionImpl::ConvolutionImpl(const ConvolutionOptions& options)
@@ -35,7 +35,7 @@ void ConvolutionImpl::reset() {
 }
 
 torch::Tensor ConvolutionImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  check_map(x, options_.in_features, mask, kName);
+  check_map(x, options_.in_features, mask, kConvolutionName);
   torch::Tensor map = zero_masked(x, mask).permute({0, 3, 1, 2});  // channels-last memory
   // An even window has one row and column more behind than the convolution adds on both sides.
   const int64_t bottom = 1 - options_.kernel_size[0] % 2, right = 1 - options_.kernel_size[1] % 2;

@@ -34,13 +34,13 @@ Tensor by_loops(const Convolution& layer, const Tensor& x, const Tensor& mask) {
   return o.depthwise ? torch::matmul(mixed, layer->proj->weight.to(torch::kDouble).t()) : mixed;
 }
 
-struct Case {
+struct ConvolutionCase {
   const char* what;
   ConvolutionOptions options;
   int64_t height, width;
 };
 
-const Case kCases[] = {
+const ConvolutionCase kConvolutionCases[] = {
     {"3 x 3", {.in_features = 6}, 5, 7},
     {"5 x 3", {.in_features = 4, .out_features = 6, .kernel_size = {5, 3}}, 4, 6},
     {"even window", {.in_features = 4, .kernel_size = {2, 4}}, 5, 6},
@@ -60,7 +60,7 @@ const Case kCases[] = {
 template <typename Visit>
 void for_each_case(const Visit& visit) {
   for (const bool depthwise : {false, true}) {
-    for (const Case& c : kCases) {
+    for (const ConvolutionCase& c : kConvolutionCases) {
       SCOPED_TRACE(::testing::Message() << c.what << (depthwise ? ", depth-wise" : ""));
       ConvolutionOptions options = c.options;
       options.depthwise = depthwise;

@@ -79,8 +79,8 @@ TEST(Dropout, OtherTypesAndSizes) {
 
 TEST(Dropout, BadRate) {
   for (const double rate : {-0.1, 1.0, 1.5}) {
-    EXPECT_TRUE(testing::contains(
-        testing::complaint([&] { nn::dropout(torch::ones({2}), rate, true); }), "rate"));
+    EXPECT_TRUE(qna::testing::contains(
+        qna::testing::complaint([&] { nn::dropout(torch::ones({2}), rate, true); }), "rate"));
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace qna::nn {
 namespace {
-constexpr const char* kName = "HaloAttention";
+constexpr const char* kHaloAttentionName = "HaloAttention";
 }
 
 HaloAttentionImpl::HaloAttentionImpl(const HaloAttentionOptions& options)
@@ -41,7 +41,7 @@ TileAttention HaloAttentionImpl::tiles() const {
 
 torch::Tensor HaloAttentionImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
   const auto& o = options_;
-  check_map(x, o.in_features, mask, kName);
+  check_map(x, o.in_features, mask, kHaloAttentionName);
   const int64_t dim = o.out_features / o.heads;
   const torch::Tensor map = zero_masked(x, mask);
   const torch::Tensor centers =

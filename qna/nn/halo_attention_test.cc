@@ -54,13 +54,13 @@ Tensor by_loops(const HaloAttention& layer, const Tensor& x, const Tensor& mask)
   return torch::matmul(mixed.flatten(3), layer->proj->weight.to(torch::kDouble).t());
 }
 
-struct Case {
+struct HaloCase {
   const char* what;
   HaloAttentionOptions options;
   int64_t height, width;
 };
 
-const Case kCases[] = {
+const HaloCase kHaloCases[] = {
     {"whole blocks", {.in_features = 8, .heads = 2, .block = {3, 3}}, 9, 12},
     {"cut blocks", {.in_features = 8, .heads = 2, .block = {3, 4}}, 10, 9},
     {"default block on a small map", {.in_features = 8, .heads = 4}, 5, 3},
@@ -88,7 +88,7 @@ const Case kCases[] = {
 
 TEST(HaloAttention, PlainLoops) {
   torch::manual_seed(81);
-  for (const Case& c : kCases) {
+  for (const HaloCase& c : kHaloCases) {
     SCOPED_TRACE(c.what);
     HaloAttention layer = randomized(HaloAttention(c.options), torch::kDouble);
     const Tensor x = torch::randn({2, c.height, c.width, c.options.in_features}, torch::kDouble);
@@ -107,7 +107,7 @@ TEST(HaloAttention, PlainLoops) {
 
 TEST(HaloAttention, Gradients) {
   torch::manual_seed(82);
-  for (const Case& c : kCases) {
+  for (const HaloCase& c : kHaloCases) {
     for (const bool with_mask : {false, true}) {
       SCOPED_TRACE(::testing::Message() << c.what << (with_mask ? ", mask" : ""));
       HaloAttention layer = randomized(HaloAttention(c.options), torch::kDouble);
@@ -120,7 +120,7 @@ TEST(HaloAttention, Gradients) {
 
 TEST(HaloAttention, Masks) {
   torch::manual_seed(83);
-  for (const Case& c : kCases) {
+  for (const HaloCase& c : kHaloCases) {
     SCOPED_TRACE(c.what);
     HaloAttention layer = randomized(HaloAttention(c.options), torch::kFloat);
     const Tensor x = torch::randn({2, c.height, c.width, c.options.in_features});
@@ -134,7 +134,7 @@ TEST(HaloAttention, Masks) {
 
 TEST(HaloAttention, UsualManners) {
   torch::manual_seed(84);
-  for (const Case& c : kCases) {
+  for (const HaloCase& c : kHaloCases) {
     SCOPED_TRACE(c.what);
     HaloAttention layer = randomized(HaloAttention(c.options), torch::kFloat);
     expect_usual_manners(layer, torch::randn({2, c.height, c.width, c.options.in_features}));

@@ -9,7 +9,7 @@
 namespace qna::nn {
 namespace {
 
-constexpr const char* kName = "QnA";
+constexpr const char* kQnAName = "QnA";
 
 }  // namespace
 
@@ -130,7 +130,7 @@ ops::LayerParameters QnAImpl::parameters_for_layer() const {
 
 torch::Tensor QnAImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
   check(x.defined() && x.dim() == 4 && x.size(3) == options_.in_features,
-        "{}: x must be [batch, height, width, {}], got {}", kName, options_.in_features,
+        "{}: x must be [batch, height, width, {}], got {}", kQnAName, options_.in_features,
         x.defined() ? ops::sizes_text(x.sizes()) : "an undefined tensor");
   return ops::layer(x, parameters_for_layer(),
                     mask.defined() ? std::make_optional(mask) : std::nullopt, geometry_,

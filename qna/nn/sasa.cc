@@ -10,7 +10,7 @@
 namespace qna::nn {
 namespace {
 
-constexpr const char* kName = "Sasa";
+constexpr const char* kSasaName = "Sasa";
 
 // Rows [groups, a, b] of a weight as [groups, b, a].
 torch::Tensor swap_rows(const torch::Tensor& weight, int64_t groups, int64_t a, int64_t b) {
@@ -47,7 +47,7 @@ torch::Tensor SasaImpl::window_centers(const torch::Tensor& x) const {
     const int64_t before = half[2 * axis] - padding[2 * axis];
     const int64_t behind = half[2 * axis + 1] - padding[2 * axis + 1];
     const int64_t end = x.size(1 + axis) - behind;
-    check(before < end, "{}: the window must fit into the padded map, got x of {}", kName,
+    check(before < end, "{}: the window must fit into the padded map, got x of {}", kSasaName,
           ops::sizes_text(x.sizes()));
     centers = centers.slice(1 + axis, before, end, options_.stride[axis]);
   }
@@ -56,7 +56,7 @@ torch::Tensor SasaImpl::window_centers(const torch::Tensor& x) const {
 
 torch::Tensor SasaImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
   const SasaOptions& o = options_;
-  check_map(x, o.in_features, mask, kName);
+  check_map(x, o.in_features, mask, kSasaName);
   const torch::Tensor map = zero_masked(x, mask);
   const torch::Tensor centers = window_centers(map);
   const int64_t dim = o.out_features / o.heads;

@@ -16,7 +16,7 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-constexpr const char* kName = "WindowSelfAttention";
+constexpr const char* kWindowSelfAttentionName = "WindowSelfAttention";
 
 struct Range {
   int64_t begin, size;
@@ -77,7 +77,7 @@ torch::Tensor WindowSelfAttentionImpl::bias_for(std::array<int64_t, 2> window) c
 }
 
 torch::Tensor WindowSelfAttentionImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  check_map(x, options_.features, mask, kName);
+  check_map(x, options_.features, mask, kWindowSelfAttentionName);
   if (x.numel() == 0) return torch::empty_like(x);
   return proj->forward(mix(qkv->forward(zero_masked(x, mask)), mask));
 }

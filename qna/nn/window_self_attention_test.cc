@@ -80,13 +80,13 @@ Tensor by_loops(const WindowSelfAttention& layer, const Tensor& x, const Tensor&
       .slice(2, 0, width);
 }
 
-struct Case {
+struct WindowCase {
   const char* what;
   WindowSelfAttentionOptions options;
   int64_t height, width;
 };
 
-const Case kPlainCases[] = {
+const WindowCase kPlainCases[] = {
     {"window divides the map", {.features = 8, .heads = 2, .window = {3, 3}}, 6, 9},
     {"window does not divide", {.features = 8, .heads = 2, .window = {3, 3}}, 7, 8},
     {"rectangular window", {.features = 6, .heads = 3, .window = {2, 5}}, 5, 7},
@@ -120,19 +120,19 @@ const Case kPlainCases[] = {
 };
 
 // All of them by both methods.
-std::vector<Case> all_cases() {
-  std::vector<Case> cases(std::begin(kPlainCases), std::end(kPlainCases));
-  for (const Case& c : kPlainCases) {
+std::vector<WindowCase> all_cases() {
+  std::vector<WindowCase> cases(std::begin(kPlainCases), std::end(kPlainCases));
+  for (const WindowCase& c : kPlainCases) {
     cases.push_back(c);
     cases.back().options.method = AttentionMethod::kSdpa;
   }
   return cases;
 }
-const std::vector<Case> kCases = all_cases();
+const std::vector<WindowCase> kWindowCases = all_cases();
 
 TEST(WindowSelfAttention, PlainLoops) {
   torch::manual_seed(21);
-  for (const Case& c : kCases) {
+  for (const WindowCase& c : kWindowCases) {
     SCOPED_TRACE(c.what);
     WindowSelfAttention layer = make(c.options, torch::kDouble);
     const Tensor x = torch::randn({2, c.height, c.width, c.options.features}, torch::kDouble);
@@ -188,7 +188,7 @@ TEST(WindowSelfAttention, SwinsShift) {
 
 TEST(WindowSelfAttention, ShiftedImageOnACanvas) {
   torch::manual_seed(30);
-  for (const Case& c : kCases) {
+  for (const WindowCase& c : kWindowCases) {
     SCOPED_TRACE(c.what);
     WindowSelfAttention layer = make(c.options, torch::kDouble);
     expect_same_on_canvas(layer,
@@ -225,7 +225,7 @@ TEST(WindowSelfAttention, ExplicitPaddingAndMask) {
 
 TEST(WindowSelfAttention, GradientsByFiniteDifferences) {
   torch::manual_seed(24);
-  for (const Case& c : kCases) {
+  for (const WindowCase& c : kWindowCases) {
     for (const bool with_mask : {false, true}) {
       SCOPED_TRACE(::testing::Message() << c.what << (with_mask ? ", mask" : ""));
       WindowSelfAttention layer = make(c.options, torch::kDouble);
@@ -241,7 +241,7 @@ TEST(WindowSelfAttention, MaskedPlacesHaveNoInfluence) {
   torch::manual_seed(25);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const Case& c : kCases) {
+  for (const WindowCase& c : kWindowCases) {
     WindowSelfAttention layer = make(c.options, torch::kFloat);
     const Tensor x = torch::randn({2, c.height, c.width, c.options.features});
     const Tensor mask = random_mask(2, c.height, c.width);

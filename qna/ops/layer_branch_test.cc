@@ -42,14 +42,6 @@ at::Tensor run_plainly(const LayerInputs& in, const LayerCase& c) {
   return branch.residual ? y + in.x : y;
 }
 
-void expect_all_near(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected,
-                     double tolerance) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_TRUE(near(actual[i], expected[i], tolerance, 1)) << i;
-  }
-}
-
 TEST(LayerBranchOp, FusedAndNot) {
   int residuals = 0;
   for (const LayerCase& c : branch_cases()) {

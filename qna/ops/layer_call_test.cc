@@ -171,14 +171,14 @@ TEST(LayerCall, SameBitsForAnyNumberOfThreads) {
 }
 
 // A change: what is spoiled, and what the complaint must name.
-struct Mistake {
+struct LayerMistake {
   const char* what;
   std::function<void(LayerInputs&, LayerCase&)> make;
   std::vector<const char*> words;
 };
 
 // On "all parts": x [2, 6, 7, 5], 3 queries, 3 heads of 2, 7 out.
-const Mistake kMistakes[] = {
+const LayerMistake kLayerMistakes[] = {
     {"rank of x",
      [](auto& in, auto&) { in.x = in.x.flatten(1, 2); },
      {"x must", "4 dimensions", "[2, 42, 5]"}},
@@ -232,7 +232,7 @@ const Mistake kMistakes[] = {
 };
 
 TEST(LayerCall, WrongArguments) {
-  for (const Mistake& mistake : kMistakes)
+  for (const LayerMistake& mistake : kLayerMistakes)
     for (const bool requires_grad : {false, true})
       for (const bool meta : {false, true}) {
         if (meta && mistake.what == std::string("device")) continue;

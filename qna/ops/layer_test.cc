@@ -11,10 +11,10 @@ namespace {
 constexpr double kOutput = 1e-5;
 // Gradients are sums over all pixels that cancel in part.
 constexpr double kGradient = 2e-5;
-constexpr double kDouble = 1e-12;
+constexpr double kLayerDouble = 1e-12;
 
-void expect_all_near(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected,
-                     double output, double gradient) {
+void expect_layer_near(const std::vector<at::Tensor>& actual,
+                       const std::vector<at::Tensor>& expected, double output, double gradient) {
   ASSERT_EQ(actual.size(), expected.size());
   EXPECT_TRUE(near(actual[0], expected[0], output, 1)) << "y";
   for (size_t i = 1; i < actual.size(); ++i) {
@@ -28,13 +28,13 @@ TEST(LayerOp, EveryWayGivesTheSame) {
     const LayerInputs inputs = LayerInputs::random(c);
     const auto expected = with_gradients(run_layer_composite, inputs, c, at::kDouble);
     EXPECT_EQ(expected[0].sizes()[3], c.out_features);
-    expect_all_near(with_gradients(run_layer_composite, inputs, c, at::kFloat), expected, kOutput,
-                    kGradient);
+    expect_layer_near(with_gradients(run_layer_composite, inputs, c, at::kFloat), expected, kOutput,
+                      kGradient);
     for (const std::string& name : supported_implementations()) {
       SCOPED_TRACE(name);
       ForcedImplementation forced(name);
-      expect_all_near(with_gradients(run_layer, inputs, c, at::kFloat), expected, kOutput,
-                      kGradient);
+      expect_layer_near(with_gradients(run_layer, inputs, c, at::kFloat), expected, kOutput,
+                        kGradient);
       EXPECT_EQ(kernels::last_implementation(), name);
       torch::NoGradGuard no_grad;
       EXPECT_TRUE(near(run_layer(inputs.as(at::kFloat), c), expected[0], kOutput, 1));
@@ -47,8 +47,9 @@ TEST(LayerOp, Float64IsTheComposite) {
   for (const LayerCase& c : layer_cases()) {
     SCOPED_TRACE(c.what);
     const LayerInputs inputs = LayerInputs::random(c);
-    expect_all_near(with_gradients(run_layer, inputs, c, at::kDouble),
-                    with_gradients(run_layer_composite, inputs, c, at::kDouble), kDouble, kDouble);
+    expect_layer_near(with_gradients(run_layer, inputs, c, at::kDouble),
+                      with_gradients(run_layer_composite, inputs, c, at::kDouble), kLayerDouble,
+                      kLayerDouble);
   }
 }
 
@@ -97,9 +98,9 @@ TEST(LayerOp, LargerMaps) {
   for (const LayerCase& c : cases) {
     SCOPED_TRACE(c.what);
     const LayerInputs inputs = LayerInputs::random(c);
-    expect_all_near(with_gradients(run_layer, inputs, c, at::kFloat),
-                    with_gradients(run_layer_composite, inputs, c, at::kDouble), kOutput,
-                    kGradient);
+    expect_layer_near(with_gradients(run_layer, inputs, c, at::kFloat),
+                      with_gradients(run_layer_composite, inputs, c, at::kDouble), kOutput,
+                      kGradient);
   }
 }
 
@@ -133,7 +134,7 @@ TEST(LayerOp, LargeScores) {
     for (const at::Tensor& tensor : expected) EXPECT_TRUE(tensor.isfinite().all().item<bool>());
     // A score of 1000 is a float32 product: off by 1e-4, and so is its exponential. The gradients
     // of x are multiplied by weights of 300 in turn.
-    expect_all_near(with_gradients(run_layer, inputs, c, at::kFloat), expected, 1e-3, 1e-2);
+    expect_layer_near(with_gradients(run_layer, inputs, c, at::kFloat), expected, 1e-3, 1e-2);
   }
 }
 
@@ -149,7 +150,7 @@ TEST(LayerOp, HalfPrecision) {
       // roundings instead of one, and a score's counts in its exponential.
       const auto actual = with_gradients(run_layer, rounded, c, type);
       for (const at::Tensor& tensor : actual) EXPECT_EQ(tensor.scalar_type(), type);
-      expect_all_near(actual, expected, 2 * rounding, 6 * rounding);
+      expect_layer_near(actual, expected, 2 * rounding, 6 * rounding);
       torch::NoGradGuard no_grad;
       const at::Tensor y = run_layer(rounded, c);
       EXPECT_EQ(y.scalar_type(), type);

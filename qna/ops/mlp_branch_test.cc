@@ -57,13 +57,6 @@ std::vector<at::Tensor> with_gradients(Function function, const Inputs& inputs, 
   return all;
 }
 
-void expect_all_near(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected,
-                     double tolerance) {
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_TRUE(near(actual[i], expected[i], tolerance, 1)) << i;
-  }
-}
-
 TEST(MlpBranchOp, FusedIsTheCompositeForm) {
   for (const bool with_keep : {false, true})
     for (const Activation activation : {Activation::kNone, Activation::kGeluTanh, Activation::kGelu,

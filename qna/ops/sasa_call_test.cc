@@ -169,13 +169,13 @@ TEST(SasaCall, InferenceMode) {
 }
 
 // A change: what is spoiled, and what the complaint must name.
-struct Mistake {
+struct SasaMistake {
   const char* what;
   std::function<void(SasaInputs&, WindowGeometry&)> make;
   std::vector<const char*> words;
 };
 
-const Mistake kMistakes[] = {
+const SasaMistake kSasaMistakes[] = {
     {"rank of q",
      [](auto& in, auto&) { in.q = in.q.flatten(3); },
      {"q must", "5 dimensions", "[2, 6, 7, 6]"}},
@@ -237,7 +237,7 @@ const Mistake kMistakes[] = {
 };
 
 TEST(SasaCall, WrongArguments) {
-  for (const Mistake& mistake : kMistakes)
+  for (const SasaMistake& mistake : kSasaMistakes)
     for (const bool requires_grad : {false, true})
       for (const bool meta : {false, true}) {
         if (meta && mistake.what == std::string("device")) continue;

@@ -11,7 +11,7 @@ namespace {
 // float32 sums of some hundred terms of order 1; half of them cancel in a gradient.
 constexpr double kFloat = 2e-5;
 // The same in float64.
-constexpr double kDouble = 1e-12;
+constexpr double kSasaDouble = 1e-12;
 
 TEST(SasaOp, Float32AgainstTheDefinitionInFloat64) {
   for (const SasaCase& c : sasa_cases()) {
@@ -36,8 +36,8 @@ TEST(SasaOp, Float64AgainstTheDefinition) {
     SCOPED_TRACE(c.what);
     const SasaInputs inputs = SasaInputs::random(c);
     const auto expected = with_gradients(run_definition, inputs, c, at::kDouble);
-    expect_all_near(with_gradients(run_composite, inputs, c, at::kDouble), expected, kDouble);
-    expect_all_near(with_gradients(run_op, inputs, c, at::kDouble), expected, kDouble);
+    expect_all_near(with_gradients(run_composite, inputs, c, at::kDouble), expected, kSasaDouble);
+    expect_all_near(with_gradients(run_op, inputs, c, at::kDouble), expected, kSasaDouble);
   }
 }
 
@@ -166,7 +166,7 @@ TEST(SasaOp, MaskedPoison) {
         poisoned.v.masked_fill_(masked, poison);
         for (const SasaFunction& function : functions) {
           expect_all_near(with_gradients(function, poisoned, c, type),
-                          with_gradients(function, inputs, c, type), kDouble);
+                          with_gradients(function, inputs, c, type), kSasaDouble);
         }
       }
   }

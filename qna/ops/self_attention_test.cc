@@ -60,14 +60,6 @@ std::vector<at::Tensor> with_gradients(Function function, const Case& c, at::Sca
   return all;
 }
 
-void expect_all_near(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected,
-                     double tolerance) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_TRUE(near(actual[i], expected[i], tolerance, 1)) << i;
-  }
-}
-
 TEST(SelfAttentionOp, FusedIsTheCompositeForm) {
   for (const Case& c : kCases)
     for (const std::string& name : supported_implementations()) {

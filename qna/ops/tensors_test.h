@@ -97,4 +97,15 @@ struct Autocast {
   at::ScalarType before;
 };
 
+// An output and its gradients, as with_gradients() lists them.
+inline void expect_all_near(const std::vector<at::Tensor>& actual,
+                            const std::vector<at::Tensor>& expected, double tolerance,
+                            double least = 1) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_TRUE(near(actual[i], expected[i], tolerance, least))
+        << (i == 0 ? "output" : "gradient ") << i;
+  }
+}
+
 }  // namespace qna::ops::testing

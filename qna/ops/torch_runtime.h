@@ -25,7 +25,7 @@ class TorchRuntime : public Runtime {
                                    kScratchAlignment);
   }
 
-  void for_each(int64_t count, const std::function<void(int64_t, int)>& task) override {
+  void for_each(int64_t count, Task task) override {
     std::atomic<int64_t> next{0};
     at::parallel_for(0, std::min<int64_t>(workers(), count), 1, [&](int64_t begin, int64_t end) {
       for (int64_t worker = begin; worker < end; ++worker) {

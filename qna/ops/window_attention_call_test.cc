@@ -197,13 +197,13 @@ TEST(WindowAttentionCall, InferenceMode) {
 }
 
 // A change: what is spoiled, and what the complaint must name.
-struct Mistake {
+struct WindowMistake {
   const char* what;
   std::function<void(WindowInputs&, WindowGeometry&)> make;
   std::vector<const char*> words;
 };
 
-const Mistake kMistakes[] = {
+const WindowMistake kWindowMistakes[] = {
     {"rank of scores",
      [](auto& in, auto&) { in.scores = in.scores.flatten(3); },
      {"scores", "5 dimensions", "[2, 6, 7, 6]"}},
@@ -276,7 +276,7 @@ const Mistake kMistakes[] = {
 };
 
 TEST(WindowAttentionCall, WrongArguments) {
-  for (const Mistake& mistake : kMistakes) {
+  for (const WindowMistake& mistake : kWindowMistakes) {
     for (const bool requires_grad : {false, true})
       for (const bool meta : {false, true}) {
         if (meta && mistake.what == std::string("device")) continue;

@@ -13,6 +13,7 @@ namespace {
 
 using format::EnumName;
 using format::Fields;
+using format::FieldWriter;
 using nlohmann::json;
 
 constexpr EnumName<ScheduleKind> kSchedules[] = {{ScheduleKind::kCosine, "cosine"},
@@ -21,21 +22,21 @@ constexpr EnumName<ScheduleKind> kSchedules[] = {{ScheduleKind::kCosine, "cosine
 constexpr EnumName<Precision> kPrecisions[] = {{Precision::kFloat32, "float32"},
                                                {Precision::kBFloat16, "bfloat16"}};
 
-// Every field is named once, here; `visit(key, field)` reads or writes it.
+// Every field is named once, here; see format/fields.h.
 void visit_about(auto& about, const auto& visit) {
   visit("command", about.command);
   visit("budget", about.budget);
   visit("expect", about.expect);
 }
 
-void visit_run(auto& r, const auto& visit, const auto& visit_enum) {
+void visit_run(auto& r, const auto& visit) {
   visit("task", r.task);
   visit("seed", r.seed);
   visit("epochs", r.epochs);
   visit("batch", r.batch);
   visit("accumulate", r.accumulate);
   visit("clip", r.clip);
-  visit_enum("precision", r.precision, kPrecisions);
+  visit.choose("precision", r.precision, kPrecisions);
   visit("ema", r.ema);
   visit("max_bad_steps", r.max_bad_steps);
   visit("evaluate_every", r.evaluate_every);
@@ -57,8 +58,8 @@ void visit_optimizer(auto& o, const auto& visit) {
   visit("epsilon", o.epsilon);
 }
 
-void visit_schedule(auto& s, const auto& visit, const auto& visit_enum) {
-  visit_enum("kind", s.kind, kSchedules);
+void visit_schedule(auto& s, const auto& visit) {
+  visit.choose("kind", s.kind, kSchedules);
   visit("warmup_epochs", s.warmup_epochs);
   visit("warmup_lr", s.warmup_lr);
   visit("min_lr", s.min_lr);
@@ -152,12 +153,7 @@ void collect_differences(const json& a, const json& b, const std::string& path,
 Recipe recipe_from_json(const json& object) {
   Recipe recipe;
   const Fields fields(object, "recipe");
-  const auto choose = [](const Fields& from) {
-    return [&from](const char* key, auto& field, const auto& names) {
-      from.choose(key, field, names);
-    };
-  };
-  visit_run(recipe, fields, choose(fields));
+  visit_run(recipe, fields);
   const Fields about = fields.table("about");
   visit_about(recipe.about, about);
   about.refuse_unknown();
@@ -169,7 +165,7 @@ Recipe recipe_from_json(const json& object) {
   }
   optimizer.refuse_unknown();
   const Fields schedule = fields.table("schedule");
-  visit_schedule(recipe.schedule, schedule, choose(schedule));
+  visit_schedule(recipe.schedule, schedule);
   schedule.refuse_unknown();
   // What is a table belongs to the task; anything else that is left is a mistake.
   json rest = object;
@@ -188,25 +184,17 @@ Recipe recipe_from_json(const json& object) {
 
 json to_json(const Recipe& recipe) {
   json out = recipe.sections;
-  const auto writer = [](json& object) {
-    return [&object](const char* key, const auto& value) { object[key] = value; };
-  };
-  const auto enum_writer = [](json& object) {
-    return [&object](const char* key, const auto& field, const auto& names) {
-      object[key] = format::name_of(field, names);
-    };
-  };
-  visit_run(recipe, writer(out), enum_writer(out));
-  visit_about(recipe.about, writer(out["about"]));
+  visit_run(recipe, FieldWriter(out));
+  visit_about(recipe.about, FieldWriter(out["about"]));
   json& optimizer = out["optimizer"];
-  visit_optimizer(recipe.optimizer, writer(optimizer));
+  visit_optimizer(recipe.optimizer, FieldWriter(optimizer));
   for (const ParameterGroup& group : recipe.optimizer.groups) {
     json row;
-    visit_group(group, writer(row));
+    visit_group(group, FieldWriter(row));
     optimizer["group"].push_back(row);
   }
   json& schedule = out["schedule"];
-  visit_schedule(recipe.schedule, writer(schedule), enum_writer(schedule));
+  visit_schedule(recipe.schedule, FieldWriter(schedule));
   return out;
 }
 

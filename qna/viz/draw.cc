@@ -14,7 +14,7 @@ using image::Image;
 
 constexpr Color kWhite = {255, 255, 255};
 constexpr Color kLine = {96, 96, 96};
-constexpr Color kInk = {48, 48, 48};
+constexpr Color kLegendInk = {48, 48, 48};
 
 void check_color(const Image& image, const char* where) {
   check_image(image, where);
@@ -114,10 +114,10 @@ Image with_scale_bar(const Image& picture, const Range& range, Palette palette) 
   const std::string low = fmt::format("{:.3g}", range.low);
   const std::string high = fmt::format("{:.3g}", range.high);
   const int64_t top = out.height - kTextHeight;
-  draw_text(out, top, 0, low, kInk);
+  draw_text(out, top, 0, low, kLegendInk);
   // On a very narrow picture the numbers would meet.
   if (text_width(low) + kGlyphWidth + text_width(high) <= out.width) {
-    draw_text(out, top, out.width - text_width(high), high, kInk);
+    draw_text(out, top, out.width - text_width(high), high, kLegendInk);
   }
   return out;
 }

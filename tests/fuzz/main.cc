@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "cli/command.h"
 #include "qna/base/error.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/targets.h"
@@ -65,7 +65,7 @@ struct Options {
   std::string target;  // empty: all
   int64_t runs = 1'000'000;
   int64_t only = -1;
-  uint64_t seed = 1;
+  int64_t seed = 1;
 };
 
 void run_target(const Target& target, const Options& o) {
@@ -114,30 +114,22 @@ void run_target(const Target& target, const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace qna::fuzz;
-  CLI::App app("Feeds the readers of files with mutated ones.");
+  qna::cli::Program program("qna-fuzz", "Feeds the readers of files with mutated ones.");
+  qna::cli::Command command = program.command();
   Options o;
-  std::string names;
-  for (const Target& target : targets())
-    names += std::string(names.empty() ? "" : ", ") + target.name;
-  app.add_option("seeds", o.seeds, "Folder with a folder of seeds for each target")->required();
-  app.add_option("--target", o.target, "One of " + names + " [all]");
-  app.add_option("--runs", o.runs, "Files for the engine; the others get a part of it [1000000]");
-  app.add_option("--seed", o.seed, "Of the random changes [1]");
-  app.add_option("--only", o.only, "Just this run");
-  CLI11_PARSE(app, argc, argv);
-  __sanitizer_set_death_callback(&tell_place);
-  std::signal(SIGALRM, &on_time_out);
-  try {
-    bool known = o.target.empty();
+  std::vector<std::string> names;
+  for (const Target& target : targets()) names.push_back(target.name);
+  command.option("seeds", o.seeds, "Folder with a folder of seeds for each target").required();
+  command.option("--target", o.target, "Only this one [all]").one_of(names);
+  command.option("--runs", o.runs, "Files for the engine; the others get a part of it [1000000]");
+  command.option("--seed", o.seed, "Of the random changes [1]");
+  command.option("--only", o.only, "Just this run");
+  command.callback([&o] {
+    __sanitizer_set_death_callback(&tell_place);
+    std::signal(SIGALRM, &on_time_out);
     for (const Target& target : targets()) {
-      if (!o.target.empty() && o.target != target.name) continue;
-      known = true;
-      run_target(target, o);
+      if (o.target.empty() || o.target == target.name) run_target(target, o);
     }
-    qna::check(known, "--target must be one of {}, got '{}'", names, o.target);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
+  });
+  return program.run(argc, argv);
 }

@@ -62,7 +62,8 @@ study::Rows measure(StudyArguments& a) {
   if (!a.csv.empty()) {
     options.save = [&a](const study::Rows& rows) { write_file(a.csv, study::to_csv(rows)); };
   }
-  return study::run_study(options);
+  // As the file has them, so that a table made of it later is the same.
+  return study::from_csv(study::to_csv(study::run_study(options)), "the study");
 }
 
 }  // namespace

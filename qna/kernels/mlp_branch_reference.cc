@@ -11,7 +11,7 @@ struct Activated {
   double slope;
 };
 
-Activated activate(double x, Activation activation) {
+Activated activate_with_slope(double x, Activation activation) {
   switch (activation) {
     case Activation::kNone:
       return {x, 1};
@@ -74,7 +74,7 @@ void mlp_branch_reference(const MlpBranchArgs<T>& args, Runtime&) {
           h += (in.norm_weight[c] * norm.n[c] + in.norm_bias[c]) * in.weight1[k * in.features + c];
         }
         args.h[r * in.hidden + k] = static_cast<T>(h);
-        const double a = activate(h, in.activation).value;
+        const double a = activate_with_slope(h, in.activation).value;
         for (int64_t c = 0; c < in.features; ++c) branch[c] += a * in.weight2[c * in.hidden + k];
       }
     }
@@ -99,7 +99,7 @@ void mlp_branch_backward_reference(const MlpBranchBackwardArgs<T>& args, Runtime
       std::vector<double> dn(in.features);
       for (int64_t c = 0; c < in.features; ++c) bias2[c] += keep * dy[c];
       for (int64_t k = 0; k < in.hidden; ++k) {
-        const Activated a = activate(args.h[r * in.hidden + k], in.activation);
+        const Activated a = activate_with_slope(args.h[r * in.hidden + k], in.activation);
         double da = 0;
         for (int64_t c = 0; c < in.features; ++c) {
           da += keep * dy[c] * in.weight2[c * in.hidden + k];

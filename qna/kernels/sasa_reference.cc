@@ -1,13 +1,10 @@
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "qna/kernels/sasa.h"
 
 namespace qna::kernels {
 namespace {
-
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 // Where element (pixel, head, dim) of a map is.
 template <typename T>
@@ -19,7 +16,7 @@ T& at(const PixelMap<T>& map, int64_t pixel, int64_t head, int64_t dim) {
 
 // One window: which pixels it sees, and its attention.
 template <typename T>
-struct Window {
+struct SasaWindow {
   const SasaArgs<T>& args;
   int64_t image, row, column;  // of the output
 
@@ -29,21 +26,16 @@ struct Window {
 
   // The pixel under a tap, or -1 where the tap takes no part.
   int64_t pixel(int64_t tap) const {
-    const WindowShape& s = args.shape;
-    const int64_t y = row * s.stride_h - s.pad_top + tap / s.kernel_w * s.dilation_h;
-    const int64_t x = column * s.stride_w - s.pad_left + tap % s.kernel_w * s.dilation_w;
-    if (y < 0 || y >= s.height || x < 0 || x >= s.width) return -1;
-    const int64_t n = (image * s.height + y) * s.width + x;
-    return args.mask != nullptr && args.mask[n] == 0 ? -1 : n;
+    return pixel_under_tap(args.shape, args.mask, image, row, column, tap);
   }
 
   // p[t]; all 0 where no tap takes part.
   void attention(int64_t head, std::vector<double>& p) const {
     const WindowShape& s = args.shape;
-    double maximum = kMinusInfinity;
+    double maximum = -INFINITY;
     for (int64_t t = 0; t < s.taps(); ++t) {
       const int64_t n = pixel(t);
-      p[t] = kMinusInfinity;
+      p[t] = -INFINITY;
       if (n < 0) continue;
       p[t] = args.bias == nullptr ? 0 : args.bias[t * s.heads + head];
       for (int64_t j = 0; j < s.head_dim; ++j) {
@@ -55,7 +47,7 @@ struct Window {
     }
     double sum = 0;
     for (int64_t t = 0; t < s.taps(); ++t) {
-      p[t] = maximum == kMinusInfinity ? 0 : std::exp(p[t] - maximum);
+      p[t] = maximum == -INFINITY ? 0 : std::exp(p[t] - maximum);
       sum += p[t];
     }
     for (int64_t t = 0; t < s.taps(); ++t) p[t] = sum == 0 ? 0 : p[t] / sum;
@@ -66,7 +58,7 @@ template <typename T, typename Visit>
 void for_each_window(const SasaArgs<T>& args, Visit visit) {
   for (int64_t b = 0; b < args.shape.batch; ++b)
     for (int64_t i = 0; i < args.shape.out_height(); ++i)
-      for (int64_t j = 0; j < args.shape.out_width(); ++j) visit(Window<T>{args, b, i, j});
+      for (int64_t j = 0; j < args.shape.out_width(); ++j) visit(SasaWindow<T>{args, b, i, j});
 }
 
 template <typename T>
@@ -85,7 +77,7 @@ template <typename T>
 void sasa_forward_reference(const SasaArgs<T>& args, Runtime&) {
   const WindowShape& s = args.shape;
   std::vector<double> p(s.taps());
-  for_each_window(args, [&](const Window<T>& window) {
+  for_each_window(args, [&](const SasaWindow<T>& window) {
     for (int64_t head = 0; head < s.heads; ++head) {
       window.attention(head, p);
       for (int64_t j = 0; j < s.head_dim; ++j) {
@@ -114,7 +106,7 @@ void sasa_backward_reference(const SasaBackwardArgs<T>& backward, Runtime&) {
   std::vector<double> grad_bias(s.taps() * s.heads, 0.0);
   std::vector<double> p(s.taps());
   std::vector<double> g(s.taps());
-  for_each_window(args, [&](const Window<T>& window) {
+  for_each_window(args, [&](const SasaWindow<T>& window) {
     for (int64_t head = 0; head < s.heads; ++head) {
       window.attention(head, p);
       double mean = 0;  // sum_t p g

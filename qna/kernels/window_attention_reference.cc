@@ -1,14 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "qna/kernels/window_attention.h"
 
 namespace qna::kernels {
 namespace {
-
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 // One window: which pixels it sees, and its attention.
 template <typename Args>
@@ -18,12 +15,7 @@ struct Window {
 
   // The pixel under a tap, or -1 where the tap takes no part.
   int64_t pixel(int64_t tap) const {
-    const WindowShape& s = args.shape;
-    const int64_t y = row * s.stride_h - s.pad_top + tap / s.kernel_w * s.dilation_h;
-    const int64_t x = column * s.stride_w - s.pad_left + tap % s.kernel_w * s.dilation_w;
-    if (y < 0 || y >= s.height || x < 0 || x >= s.width) return -1;
-    const int64_t n = (image * s.height + y) * s.width + x;
-    return args.mask != nullptr && args.mask[n] == 0 ? -1 : n;
+    return pixel_under_tap(args.shape, args.mask, image, row, column, tap);
   }
 
   // p[t] = softmax over the window of score + bias; all 0 where no tap takes part.
@@ -31,22 +23,22 @@ struct Window {
     const WindowShape& s = args.shape;
     const int64_t channel = query * s.heads + head;
     // The scores' maximum goes first: beside a score of 1e38 a bias would vanish even in double.
-    double top = kMinusInfinity;
+    double top = -INFINITY;
     for (int64_t t = 0; t < s.taps(); ++t) {
       const int64_t n = pixel(t);
-      p[t] = n < 0 ? kMinusInfinity : to_float(args.scores[n * args.score_stride + channel]);
+      p[t] = n < 0 ? -INFINITY : to_float(args.scores[n * args.score_stride + channel]);
       top = std::max(top, p[t]);
     }
-    double maximum = kMinusInfinity;
+    double maximum = -INFINITY;
     for (int64_t t = 0; t < s.taps(); ++t) {
-      if (top != kMinusInfinity) p[t] -= top;
+      if (top != -INFINITY) p[t] -= top;
       if (args.bias != nullptr) p[t] += args.bias[t * s.scores() + channel];
       // A NaN becomes the maximum and so spreads over the window.
       if (!(p[t] <= maximum)) maximum = p[t];
     }
     double sum = 0;
     for (int64_t t = 0; t < s.taps(); ++t) {
-      p[t] = maximum == kMinusInfinity ? 0 : std::exp(p[t] - maximum);
+      p[t] = maximum == -INFINITY ? 0 : std::exp(p[t] - maximum);
       sum += p[t];
     }
     for (int64_t t = 0; t < s.taps(); ++t) p[t] = sum == 0 ? 0 : p[t] / sum;

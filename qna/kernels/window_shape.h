@@ -64,4 +64,14 @@ inline TapRange valid_taps(int64_t start, int64_t kernel, int64_t dilation, int6
   return {begin, end < kernel ? (end > begin ? end : begin) : (kernel > begin ? kernel : begin)};
 }
 
+// The pixel under a tap of the window of output (row, column), or -1 where the tap takes no part.
+inline int64_t pixel_under_tap(const WindowShape& s, const uint8_t* mask, int64_t image,
+                               int64_t row, int64_t column, int64_t tap) {
+  const int64_t y = row * s.stride_h - s.pad_top + tap / s.kernel_w * s.dilation_h;
+  const int64_t x = column * s.stride_w - s.pad_left + tap % s.kernel_w * s.dilation_w;
+  if (y < 0 || y >= s.height || x < 0 || x >= s.width) return -1;
+  const int64_t n = (image * s.height + y) * s.width + x;
+  return mask != nullptr && mask[n] == 0 ? -1 : n;
+}
+
 }  // namespace qna::kernels

@@ -39,8 +39,10 @@ demo: ## train a small network on Fashion-MNIST for about three minutes, and sho
 	@printf '      build/release/qna --help       what else the program does\n'
 
 test: build ## build and run all tests, the torch-free ones also under sanitizers
-	@ctest --preset release
+	@tools/setup --test
+	@ctest --preset release --output-junit tests.xml
 	@$(MAKE) asan
+	@tools/skipped build/release/tests.xml build/asan/tests.xml
 
 bench: setup ## run the full timing tables: window sizes, then the models' layers
 	$(call cmake,release,qna qna-bench)
@@ -49,7 +51,7 @@ bench: setup ## run the full timing tables: window sizes, then the models' layer
 
 asan: setup ## run the torch-free tests under the address and undefined-behaviour sanitizers
 	$(call cmake,asan)
-	@ctest --preset asan
+	@ctest --preset asan --output-junit tests.xml
 
 tsan: setup ## run the tests of engine and data under the thread sanitizer
 	$(call cmake,tsan)

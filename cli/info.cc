@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "cli/detector_argument.h"
 #include "cli/model_argument.h"
 #include "cli/random_weights.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/config/cost.h"
-#include "qna/config/detr_cost.h"
 #include "qna/engine/model.h"
+#include "qna/format/toml.h"
 
 namespace qna::cli {
 namespace {
@@ -93,14 +91,6 @@ void print_file_info(const engine::ModelInfo& info) {
   if (!info.training.is_null()) fmt::print("training: {}\n", info.training.dump());
 }
 
-std::array<int64_t, 2> size_or(const InfoArguments& a, std::array<int64_t, 2> own) {
-  const std::array<int64_t, 2> size = a.size.empty() ? own : parse_size(a.size, "--size");
-  check(size[0] * size[1] <= int64_t{1} << 26,
-        "--size must have at most 2^26 pixels, since the network is run once, got {} x {}", size[0],
-        size[1]);
-  return size;
-}
-
 std::string describe_backbone(const config::DetrConfig& c) {
   std::string name = "QnA-ViT";
   if (const auto* resnet = std::get_if<config::ResNetConfig>(&c.backbone)) {
@@ -121,63 +111,45 @@ std::string describe_transformer(const config::DetrConfig& c) {
   return text;
 }
 
-const char* random_note(bool has_weights) {
-  return has_weights ? "" : " (no file: random weights)";
-}
-
-void run_detector(const InfoArguments& a, const NamedDetector& detector) {
-  const config::DetrConfig& config = detector.config;
-  if (a.toml) {
-    fmt::print("{}", config::to_toml(config));
-    return;
+// Lines about what the list of layers does not show.
+std::vector<std::string> remarks(const engine::NetworkConfig& network) {
+  if (const auto* detector = std::get_if<config::DetrConfig>(&network)) {
+    return {"backbone: " + describe_backbone(*detector),
+            "transformer: " + describe_transformer(*detector)};
   }
-  const std::array<int64_t, 2> size = size_or(a, kDetectorSize);
-  fmt::print("{}, a detector, one image of {} x {} pixels, {} classes{}\n", detector.name, size[0],
-             size[1], config.classes, random_note(detector.has_weights));
-  fmt::print("backbone: {}\ntransformer: {}\n\n", describe_backbone(config),
-             describe_transformer(config));
-  print_costs(config::layer_costs(config, size[0], size[1]));
-  print_memory(detector.has_weights ? engine::Model::open(a.model) : random_model(config), size);
-  if (detector.has_weights) print_file_info(detector.info);
-}
-
-void run_classifier(const InfoArguments& a) {
-  const NamedModel named = open_model(a.model);
-  const config::QnAViTConfig& config = named.config;
-  if (a.toml) {
-    fmt::print("{}", config::to_toml(config));
-    return;
+  if (const auto* auto_encoder = std::get_if<config::AutoEncoderConfig>(&network)) {
+    return {fmt::format("code: {} features for every {} x {} pixels", auto_encoder->widths.back(),
+                        auto_encoder->stride(), auto_encoder->stride())};
   }
-  const std::array<int64_t, 2> size = size_or(a, config.image_size);
-  fmt::print("{}, one image of {} x {} pixels, {} classes{}\n\n", named.name, size[0], size[1],
-             config.classes, random_note(named.has_weights));
-  print_costs(config::layer_costs(config, size[0], size[1]));
-  print_memory(named.has_weights ? engine::Model::open(a.model) : random_model(config), size);
-  if (named.has_weights) print_file_info(named.info);
-}
-
-void run_auto_encoder(const InfoArguments& a) {
-  check(!a.toml, "--toml: an auto-encoder is configured in a recipe, as recipes/faces_qna.toml");
-  const engine::Model model = engine::Model::open(a.model);
-  const config::AutoEncoderConfig& config = model.auto_encoder();
-  const std::array<int64_t, 2> size = size_or(a, model.info().preprocess.crop);
-  fmt::print("{}, an auto-encoder, one image of {} x {} pixels\n{} parameters\n{}\n", a.model,
-             size[0], size[1], with_commas(config::parameter_count(config)),
-             config::to_json(config).dump());
-  print_memory(model, size);
-  print_file_info(model.info());
+  return {};
 }
 
 void run_info(const InfoArguments& a) {
-  if (a.model.ends_with(".safetensors") &&
-      engine::kind_of_file(a.model) == engine::Kind::kAutoEncoder) {
-    return run_auto_encoder(a);
+  const NamedNetwork network = open_network(a.model);
+  if (a.toml) {
+    fmt::print("{}", format::to_toml(engine::to_json(network.config)));
+    return;
   }
-  if (const std::optional<NamedDetector> detector = open_if_detector(a.model)) {
-    run_detector(a, *detector);
-  } else {
-    run_classifier(a);
-  }
+  const bool cut = network.has_weights && network.info.preprocess.crop[0] > 0;
+  const std::array<int64_t, 2> own =
+      cut && engine::kind_of(network.config) != engine::Kind::kClassifier
+          ? network.info.preprocess.crop
+          : usual_size(network.config);
+  const std::array<int64_t, 2> size = a.size.empty() ? own : parse_size(a.size, "--size");
+  check(size[0] * size[1] <= int64_t{1} << 26,
+        "--size must have at most 2^26 pixels, since the network is run once, got {} x {}", size[0],
+        size[1]);
+  const int64_t classes = engine::classes_of(network.config);
+  fmt::print("{}, {}, one image of {} x {} pixels{}{}\n", network.name,
+             engine::describe(engine::kind_of(network.config)), size[0], size[1],
+             classes > 0 ? fmt::format(", {} classes", classes) : "",
+             network.has_weights ? "" : " (no file: random weights)");
+  for (const std::string& line : remarks(network.config)) fmt::print("{}\n", line);
+  fmt::print("\n");
+  print_costs(engine::layer_costs(network.config, size[0], size[1]));
+  print_memory(network.has_weights ? engine::Model::open(a.model) : random_model(network.config),
+               size);
+  if (network.has_weights) print_file_info(network.info);
 }
 
 }  // namespace

@@ -5,27 +5,59 @@
 #include <fstream>
 
 #include "qna/base/error.h"
+#include "qna/config/detectors.h"
 #include "qna/config/registry.h"
 #include "qna/format/text.h"
+#include "qna/format/toml.h"
 
 namespace qna::cli {
 
-NamedModel open_model(const std::string& argument) {
+namespace {
+
+// Each kind of network has keys that the others do not.
+engine::NetworkConfig config_of_file(const std::string& path) {
+  const nlohmann::json object = format::read_toml_or_json(path);
+  try {
+    if (object.contains("backbone")) return config::detr_config_from_json(object);
+    if (object.contains("widths")) return config::auto_encoder_config_from_json(object);
+    return config::config_from_json(object);
+  } catch (const Error& error) {
+    fail("{}: {}", path, error.what());
+  }
+}
+
+}  // namespace
+
+NamedNetwork open_network(const std::string& argument) {
   for (const config::ModelEntry& entry : config::models()) {
     if (argument == entry.name) return {entry.name, entry.config, {}, false};
   }
+  for (const config::DetectorEntry& entry : config::detectors()) {
+    if (argument == entry.name) return {entry.name, entry.config, {}, false};
+  }
   if (argument.ends_with(".toml") || argument.ends_with(".json")) {
-    return {argument, config::read_config(argument), {}, false};
+    return {argument, config_of_file(argument), {}, false};
   }
   // Neither a known name nor the look of a file: name the names.
   if (argument.find_first_of("./") == std::string::npos && !std::filesystem::exists(argument)) {
+    if (argument.starts_with("detr")) config::find_detector(argument);
     config::find_model(argument);
   }
   const engine::ModelFile file = engine::ModelFile::open(argument);
-  file.check_kind(engine::Kind::kClassifier);
   const std::string& name = file.info().name;
-  return {name.empty() ? argument : name, std::get<config::QnAViTConfig>(file.config()),
-          file.info(), true};
+  return {name.empty() ? argument : name, file.config(), file.info(), true};
+}
+
+std::array<int64_t, 2> usual_size(const engine::NetworkConfig& config) {
+  switch (engine::kind_of(config)) {
+    case engine::Kind::kClassifier:
+      return std::get<config::QnAViTConfig>(config).image_size;
+    case engine::Kind::kDetector:
+      return {800, 1066};  // COCO's pictures as DETR sees them
+    case engine::Kind::kAutoEncoder:
+      return {64, 64};
+  }
+  return {};
 }
 
 std::string default_weights() {

@@ -9,15 +9,19 @@
 
 namespace qna::cli {
 
-// A classifier by its name in the registry, a configuration (.toml, .json) or a weights file, in
-// that order. The first two have no weights, and `info` is as it is without a file.
-struct NamedModel {
+// A network of any kind: by its name in the lists of models and detectors, a configuration (.toml,
+// .json) or a weights file, in that order. The first two have no weights, and `info` is as it is
+// without a file.
+struct NamedNetwork {
   std::string name;
-  config::QnAViTConfig config;
+  engine::NetworkConfig config;
   engine::ModelInfo info;
   bool has_weights = false;
 };
-NamedModel open_model(const std::string& argument);
+NamedNetwork open_network(const std::string& argument);
+
+// The size of images whose cost is told where none is given.
+std::array<int64_t, 2> usual_size(const engine::NetworkConfig& config);
 
 // The weights that come with the program: a small classifier, see weights/README.md.
 std::string default_weights();

@@ -4,7 +4,6 @@
 #include <sstream>
 #include <utility>
 
-#include "cli/detector_argument.h"
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/config/ablations.h"
@@ -16,10 +15,10 @@
 namespace qna::cli {
 namespace {
 
-void print_json() {
-  nlohmann::json list = nlohmann::json::array();
+void add_models_json(nlohmann::json& list) {
   for (const config::ModelEntry& entry : config::models()) {
     list.push_back({{"name", entry.name},
+                    {"kind", engine::name_of(engine::Kind::kClassifier)},
                     {"summary", entry.summary},
                     {"parameters", entry.parameters},
                     {"gflops", entry.gflops},
@@ -28,7 +27,6 @@ void print_json() {
                     {"recipe", entry.recipe},
                     {"config", config::to_json(entry.config)}});
   }
-  fmt::print("{}\n", list.dump(2));
 }
 
 // A figure of the paper; 0: it has none.
@@ -55,10 +53,10 @@ double detector_gflops(const config::DetectorEntry& entry, std::array<int64_t, 2
   return config::total_cost(config::layer_costs(entry.config, size[0], size[1])).flops / 1e9;
 }
 
-void print_detectors_json(std::array<int64_t, 2> size) {
-  nlohmann::json list = nlohmann::json::array();
+void add_detectors_json(nlohmann::json& list, std::array<int64_t, 2> size) {
   for (const config::DetectorEntry& entry : config::detectors()) {
     list.push_back({{"name", entry.name},
+                    {"kind", engine::name_of(engine::Kind::kDetector)},
                     {"summary", entry.summary},
                     {"parameters", entry.parameters},
                     {"size", size},
@@ -66,7 +64,6 @@ void print_detectors_json(std::array<int64_t, 2> size) {
                     {"paper_ap", entry.paper_ap},
                     {"config", config::to_json(entry.config)}});
   }
-  fmt::print("{}\n", list.dump(2));
 }
 
 void print_detectors(std::array<int64_t, 2> size) {
@@ -158,16 +155,19 @@ void add_models(Command program) {
       "  qna models --detectors --size 320");
   verb.callback([a] {
     const std::array<int64_t, 2> size =
-        a->size.empty() ? kDetectorSize : parse_size(a->size, "--size");
+        a->size.empty() ? usual_size(config::DetrConfig{}) : parse_size(a->size, "--size");
     if (a->ablations) {
       a->json ? print_ablations_json() : print_ablations();
-    } else if (a->detectors) {
-      a->json ? print_detectors_json(size) : print_detectors(size);
     } else if (a->json) {
-      print_json();
+      nlohmann::json list = nlohmann::json::array();
+      if (!a->detectors) add_models_json(list);
+      add_detectors_json(list, size);
+      fmt::print("{}\n", list.dump(2));
     } else {
-      print_table();
-      fmt::print("\n");
+      if (!a->detectors) {
+        print_table();
+        fmt::print("\n");
+      }
       print_detectors(size);
     }
   });

@@ -1,27 +1,19 @@
 // The program qna-train: trains a model by a recipe. `qna train` starts it.
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/utils.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "cli/program.h"
 #include "cli/torch_program.h"
 #include "qna/base/error.h"
 #include "qna/base/progress.h"
 #include "qna/report/metric_text.h"
-#include "qna/tasks/auto_encoding.h"
-#include "qna/tasks/classification.h"
-#include "qna/tasks/detection.h"
 #include "qna/train/local_processes.h"
-#include "qna/train/run_report.h"
-#include "qna/train/trainer.h"
+#include "qna/train/run_recipe.h"
 
 namespace qna::cli {
 namespace {
@@ -44,29 +36,18 @@ void on_signal(int) {
   if (stop_asked.exchange(true)) std::_Exit(130);
 }
 
-std::unique_ptr<tasks::Task> make_task(const train::Recipe& recipe, const tasks::Run& run) {
-  if (recipe.task == "classification") {
-    return std::make_unique<tasks::Classification>(recipe.sections, run);
-  }
-  if (recipe.task == "detection") return std::make_unique<tasks::Detection>(recipe.sections, run);
-  if (recipe.task == "auto-encoding") {
-    return std::make_unique<tasks::AutoEncoding>(recipe.sections, run);
-  }
-  fail("recipe: task must be classification, detection or auto-encoding, got '{}'", recipe.task);
-}
-
-// Cores are shared among the processes of a machine, unless somebody decided already.
-void set_threads(int wanted, const train::Rank& rank) {
-  if (wanted > 0) {
-    at::set_num_threads(wanted);
-  } else if (rank.ranks > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    at::set_num_threads(std::max(1, cores / rank.local_ranks));
-  }
-}
-
 std::string default_folder(const std::string& recipe) {
   return (std::filesystem::path("runs") / std::filesystem::path(recipe).stem()).string();
+}
+
+// For a shell: as it is where that is safe.
+std::string quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 std::string duration(double seconds) {
@@ -76,7 +57,18 @@ std::string duration(double seconds) {
 // A bar for the steps of the run; notes and the lines of epochs stand above it.
 class Screen {
  public:
-  Screen(int64_t steps, bool speaks) : speaks_(speaks), steps_(steps) {}
+  explicit Screen(bool speaks) : speaks_(speaks) {}
+
+  void start(const train::RunInfo& info, const train::Recipe& recipe, const std::string& folder) {
+    steps_ = info.epochs * info.steps_per_epoch;
+    if (!speaks_) return;
+    for (const std::string& line : info.about) fmt::print("{}\n", line);
+    fmt::print("run    {} epochs of {} steps, batch {}, {} process{} with {} thread{}\n",
+               info.epochs, info.steps_per_epoch, recipe.batch, info.processes,
+               info.processes == 1 ? "" : "es", info.threads, info.threads == 1 ? "" : "s");
+    fmt::print("folder {}\n\n", folder);
+    std::fflush(stdout);
+  }
 
   void note(const std::string& line) {
     if (bar_) bar_->wipe();
@@ -116,68 +108,63 @@ class Screen {
 
  private:
   const bool speaks_;
-  const int64_t steps_;
+  int64_t steps_ = 0;
   int64_t first_ = 0;  // steps of earlier sessions
   int64_t done_ = 0;   // steps of this one
   std::unique_ptr<Progress> bar_;
 };
 
-void run_process(const Arguments& a, const train::Recipe& recipe, const train::Rank& rank) {
-  set_threads(a.threads, rank);
-  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * a.timeout));
-  const train::Processes processes(rank, timeout);
-  const bool speaks = processes.is_first() && !a.quiet;
-
-  torch::manual_seed(static_cast<uint64_t>(recipe.seed));
-  const std::unique_ptr<tasks::Task> task =
-      make_task(recipe, {.seed = recipe.seed,
-                         .batch = recipe.batch,
-                         .rank = processes.rank(),
-                         .ranks = processes.count(),
-                         .threads = at::get_num_threads(),
-                         .sum = [&](torch::Tensor& tensor) { processes.sum(tensor); }});
-  const train::TrainOptions options{.folder = a.out.empty() ? default_folder(a.recipe) : a.out,
-                                    .resume = a.resume};
-  if (speaks) {
-    for (const std::string& line : task->describe()) fmt::print("{}\n", line);
-    fmt::print("run    {} epochs of {} steps, batch {}, {} process{} with {} thread{}\n",
-               recipe.epochs, task->batches(), recipe.batch, processes.count(),
-               processes.count() == 1 ? "" : "es", at::get_num_threads(),
-               at::get_num_threads() == 1 ? "" : "s");
-    fmt::print("folder {}\n\n", options.folder);
-    std::fflush(stdout);
+// What people may want to do with the trained file.
+std::vector<std::string> next_commands(const std::string& file) {
+  switch (engine::kind_of_file(file)) {
+    case engine::Kind::kClassifier:
+      return {fmt::format("qna predict {} PICTURE...", file),
+              fmt::format("qna attend {} PICTURE... -o maps/", file)};
+    case engine::Kind::kDetector:
+      return {fmt::format("qna detect {} PICTURE... -o found/", file),
+              fmt::format("qna eval {} PICTURES --annotations FILE", file)};
+    case engine::Kind::kAutoEncoder:
+      return {fmt::format("qna reconstruct {} PICTURE... -o again/", file)};
   }
+  return {};
+}
 
+void run_process(const Arguments& a, const train::Recipe& recipe, const train::Rank& rank) {
+  const train::RunOptions options{
+      .folder = a.out.empty() ? default_folder(a.recipe) : a.out,
+      .resume = a.resume,
+      .threads = a.threads,
+      .timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * a.timeout))};
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  Screen screen(recipe.epochs * task->batches(), speaks);
+  Screen screen(rank.rank == 0 && !a.quiet);
   const train::Watcher watcher{
+      .start = [&](const train::RunInfo& info) { screen.start(info, recipe, options.folder); },
       .note = [&](const std::string& line) { screen.note(line); },
       .step = [&](const train::StepInfo& info) { screen.step(info); },
       .evaluation = [&](int64_t done, int64_t total) { screen.evaluation(done, total); },
       .epoch = [&](const train::EpochInfo& info) { screen.epoch(info); }};
-  const train::TrainResult result =
-      train::train(*task, recipe, processes, options, watcher, stop_asked);
+  const train::RunResult result = train::run_recipe(recipe, options, rank, watcher, stop_asked);
   screen.end();
-  if (!processes.is_first()) return;
+  if (!result.first) return;
   if (!result.finished) {
+    std::string settings;
+    for (const std::string& setting : a.settings)
+      settings += fmt::format(" --set {}", quoted(setting));
     fail(
-        "stopped in epoch {}, step {}; the run is saved. Go on with: qna train {} --out {} "
+        "stopped in epoch {}, step {}; the run is saved. Go on with: qna train {}{} --out {} "
         "--resume",
-        result.state.epoch + 1, result.state.step, a.recipe, options.folder);
+        result.state.epoch + 1, result.state.step, quoted(a.recipe), settings,
+        quoted(options.folder));
   }
-  const std::string report = train::write_run_report(options.folder, *task, recipe, result.state);
-  for (const std::string& line : task->broken()) fmt::print(stderr, "left out: {}\n", line);
+  for (const std::string& line : result.broken) fmt::print(stderr, "left out: {}\n", line);
   if (a.quiet) return;
-  const auto file = [&](const char* name) {
-    return (std::filesystem::path(options.folder) / name).string();
-  };
   fmt::print("\nbest   {} in epoch {}, after {} of training\n",
              report::metric_text(*result.state.best), result.state.best_epoch + 1,
              duration(result.state.seconds));
-  fmt::print("files  {}\n       {}\n", file("best.safetensors"), report);
+  fmt::print("files  {}\n       {}\n", result.best_file, result.report);
   const char* before = "\nNext: ";
-  for (const std::string& command : task->next_commands(file("best.safetensors"))) {
+  for (const std::string& command : next_commands(result.best_file)) {
     fmt::print("{}{}\n", before, command);
     before = "      ";
   }

@@ -157,7 +157,15 @@ class AutoEncoder(unittest.TestCase):
     def test_info(self):
         result = run("info", self.best())
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("ln_uqna", result.stdout)
+        for words in ("an auto-encoder", "code: ", "encoder.0", "decoder.0", "= all", "memory:"):
+            self.assertIn(words, result.stdout)
+        path = self.path("network.toml")
+        toml = run("info", self.best(), "--toml").stdout
+        self.assertIn("ln_uqna", toml)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(toml)
+        self.assertEqual(run("info", path, "--toml").stdout, toml)
+        self.assertIn("random weights", run("info", path, "--size", "48x32").stdout)
 
     def test_files_of_other_kinds_are_refused_by_name(self):
         result = run("predict", self.best(), self.pictures)

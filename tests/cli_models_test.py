@@ -68,6 +68,8 @@ class Models(unittest.TestCase):
         rows = json.loads(run("models", "--json").stdout)
         self.assertEqual(rows[0]["name"], "qna_vit_tiny")
         self.assertEqual(len(rows[0]["config"]["stages"]), 4)
+        kinds = {row["name"]: row["kind"] for row in rows}
+        self.assertEqual((kinds["qna_vit_nano"], kinds["detr_tiny"]), ("classifier", "detector"))
 
     def test_ablations(self):
         done = run("models", "--ablations")

@@ -66,34 +66,6 @@ void check(const AutoEncoderConfig& c) {
   }
 }
 
-int64_t parameter_count(const AutoEncoderConfig& c) {
-  const int64_t taps = c.kernel_size * c.kernel_size;
-  const auto conv = [](int64_t in, int64_t out, int64_t kernel) {
-    return in * out * kernel * kernel + 2 * out;
-  };
-  const auto qna = [&](int64_t in, int64_t out, int64_t queries, bool scaled) {
-    return 2 * in + queries * out + 2 * in * out + out * out +
-           (scaled ? 2 : 1) * taps * queries * c.heads;
-  };
-  int64_t count = (c.channels + 1) * c.widths.front() + (c.widths.front() + 1) * c.channels;
-  for (size_t i = 0; i + 1 < c.widths.size(); ++i) {
-    const int64_t wide = c.widths[i], deep = c.widths[i + 1];
-    count += c.encoder == EncoderLayer::kQnA ? qna(wide, deep, 1, /*scaled=*/true)
-                                             : conv(wide, deep, c.kernel_size);
-    switch (c.decoder) {
-      case DecoderLayer::kBilinear:
-        count += conv(deep, wide, c.kernel_size);
-        break;
-      case DecoderLayer::kTransposed:
-        count += conv(deep, wide, TransposedWindow(c.factor).size);
-        break;
-      case DecoderLayer::kQnA:
-        count += qna(deep, wide, c.factor * c.factor, /*scaled=*/false);
-    }
-  }
-  return count;
-}
-
 nlohmann::json to_json(const AutoEncoderConfig& config) {
   nlohmann::json out;
   visit_auto_encoder(config, format::FieldWriter(out));

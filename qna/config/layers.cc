@@ -8,22 +8,23 @@ namespace qna::config {
 namespace {
 
 void check_heads(int64_t heads, int64_t features, const char* layer) {
-  check(heads >= 1 && features % heads == 0,
-        "{}: heads must be at least 1 and divide features ({}), got {}", layer, features, heads);
+  qna::check(heads >= 1 && features % heads == 0,
+             "{}: heads must be at least 1 and divide features ({}), got {}", layer, features,
+             heads);
 }
 
 void check_at_least_one(std::array<int64_t, 2> values, const char* name, const char* layer) {
   for (int axis = 0; axis < 2; ++axis) {
-    check(values[axis] >= 1, "{}: {} ({}) must be at least 1, got {}", layer, name,
-          axis == 0 ? "height" : "width", values[axis]);
+    qna::check(values[axis] >= 1, "{}: {} ({}) must be at least 1, got {}", layer, name,
+               axis == 0 ? "height" : "width", values[axis]);
   }
 }
 
 // Fills in out_features, as most layers have it.
 void complete_features(int64_t in, int64_t& out, int64_t otherwise, const char* rule,
                        const char* layer) {
-  check(in >= 1, "{}: in_features must be at least 1, got {}", layer, in);
-  check(out >= 0, "{}: out_features must be at least 1 (or 0: {}), got {}", layer, rule, out);
+  qna::check(in >= 1, "{}: in_features must be at least 1, got {}", layer, in);
+  qna::check(out >= 0, "{}: out_features must be at least 1 (or 0: {}), got {}", layer, rule, out);
   if (out == 0) out = otherwise;
 }
 
@@ -39,34 +40,36 @@ bool QnAOptions::has_scale() const {
 
 QnAOptions complete(QnAOptions o) {
   constexpr const char* kName = "QnA";
-  check(o.in_features >= 1, "{}: in_features must be at least 1, got {}", kName, o.in_features);
-  check(o.features >= 0, "{}: features must be at least 1 (or 0: as out_features), got {}", kName,
-        o.features);
-  check(o.out_features >= 0, "{}: out_features must be at least 1 (or 0: as features), got {}",
-        kName, o.out_features);
+  qna::check(o.in_features >= 1, "{}: in_features must be at least 1, got {}", kName,
+             o.in_features);
+  qna::check(o.features >= 0, "{}: features must be at least 1 (or 0: as out_features), got {}",
+             kName, o.features);
+  qna::check(o.out_features >= 0, "{}: out_features must be at least 1 (or 0: as features), got {}",
+             kName, o.out_features);
   if (o.out_features == 0) o.out_features = o.features == 0 ? o.in_features : o.features;
   if (o.features == 0) o.features = o.out_features;
   check_heads(o.heads, o.features, kName);
-  check(o.upsample >= 1 && o.upsample <= 64, "{}: upsample must be from 1 to 64, got {}", kName,
-        o.upsample);
+  qna::check(o.upsample >= 1 && o.upsample <= 64, "{}: upsample must be from 1 to 64, got {}",
+             kName, o.upsample);
   if (o.upsample > 1) {
     const int64_t needed = o.upsample * o.upsample;
     // The default of 2 fits no up-sampling factor, so it stands for "not given".
-    check(o.queries == 0 || o.queries == needed || o.queries == QnAOptions{}.queries,
-          "{}: up-sampling by {} needs {} queries, got {}", kName, o.upsample, needed, o.queries);
+    qna::check(o.queries == 0 || o.queries == needed || o.queries == QnAOptions{}.queries,
+               "{}: up-sampling by {} needs {} queries, got {}", kName, o.upsample, needed,
+               o.queries);
     o.queries = needed;
     o.attention_scale = AttentionScale::kNone;
   }
-  check(o.queries >= 1, "{}: queries must be at least 1, got {}", kName, o.queries);
-  check(o.attention_scale != AttentionScale::kSigned || o.queries * o.heads % 2 == 0,
-        "{}: a signed attention scale needs an even number of queries x heads, got {} x {}", kName,
-        o.queries, o.heads);
+  qna::check(o.queries >= 1, "{}: queries must be at least 1, got {}", kName, o.queries);
+  qna::check(o.attention_scale != AttentionScale::kSigned || o.queries * o.heads % 2 == 0,
+             "{}: a signed attention scale needs an even number of queries x heads, got {} x {}",
+             kName, o.queries, o.heads);
   check_at_least_one(o.kernel_size, "kernel_size", kName);
   check_at_least_one(o.stride, "stride", kName);
   check_at_least_one(o.dilation, "dilation", kName);
   if (!o.padding.has_value()) o.padding = same_padding(o.kernel_size, o.dilation);
   for (const int64_t padding : *o.padding) {
-    check(padding >= 0, "{}: padding must be at least 0, got {}", kName, padding);
+    qna::check(padding >= 0, "{}: padding must be at least 0, got {}", kName, padding);
   }
   return o;
 }
@@ -82,8 +85,9 @@ SasaOptions complete(SasaOptions o) {
   if (!o.padding.has_value()) o.padding = half;
   for (size_t side = 0; side < 4; ++side) {
     const int64_t padding = (*o.padding)[side];
-    check(padding >= 0 && padding <= half[side],
-          "{}: padding must be from 0 to half the window ({}), got {}", kName, half[side], padding);
+    qna::check(padding >= 0 && padding <= half[side],
+               "{}: padding must be from 0 to half the window ({}), got {}", kName, half[side],
+               padding);
   }
   return o;
 }
@@ -95,9 +99,9 @@ HaloAttentionOptions complete(HaloAttentionOptions o) {
   check_at_least_one(o.kernel_size, "kernel_size", kName);
   check_at_least_one(o.block, "block", kName);
   check_at_least_one(o.stride, "stride", kName);
-  check(o.block[0] % o.stride[0] == 0 && o.block[1] % o.stride[1] == 0,
-        "{}: stride must divide block ({} x {}), got {} x {}", kName, o.block[0], o.block[1],
-        o.stride[0], o.stride[1]);
+  qna::check(o.block[0] % o.stride[0] == 0 && o.block[1] % o.stride[1] == 0,
+             "{}: stride must divide block ({} x {}), got {} x {}", kName, o.block[0], o.block[1],
+             o.stride[0], o.stride[1]);
   return o;
 }
 
@@ -117,31 +121,33 @@ ConvPoolOptions complete(ConvPoolOptions o) {
 
 WindowSelfAttentionOptions complete(WindowSelfAttentionOptions o) {
   constexpr const char* kName = "WindowSelfAttention";
-  check(o.features >= 1, "{}: features must be at least 1, got {}", kName, o.features);
+  qna::check(o.features >= 1, "{}: features must be at least 1, got {}", kName, o.features);
   check_heads(o.heads, o.features, kName);
-  check(o.window[0] >= 1 && o.window[1] >= 1, "{}: window must be at least 1 x 1, got {} x {}",
-        kName, o.window[0], o.window[1]);
+  qna::check(o.window[0] >= 1 && o.window[1] >= 1, "{}: window must be at least 1 x 1, got {} x {}",
+             kName, o.window[0], o.window[1]);
   for (int axis = 0; axis < 2; ++axis) {
-    check(o.shift[axis] >= 0 && o.shift[axis] < o.window[axis],
-          "{}: shift must be from 0 to below the window ({} x {}), got {} x {}", kName, o.window[0],
-          o.window[1], o.shift[0], o.shift[1]);
-    check(!o.global || o.shift[axis] == 0, "{}: over the whole map there is no shift, got {} x {}",
-          kName, o.shift[0], o.shift[1]);
+    qna::check(o.shift[axis] >= 0 && o.shift[axis] < o.window[axis],
+               "{}: shift must be from 0 to below the window ({} x {}), got {} x {}", kName,
+               o.window[0], o.window[1], o.shift[0], o.shift[1]);
+    qna::check(!o.global || o.shift[axis] == 0,
+               "{}: over the whole map there is no shift, got {} x {}", kName, o.shift[0],
+               o.shift[1]);
   }
   return o;
 }
 
 TransformerOptions complete(TransformerOptions o) {
   constexpr const char* kName = "Transformer";
-  check(o.feedforward >= 1, "{}: feedforward must be at least 1, got {}", kName, o.feedforward);
-  check(o.encoder_blocks >= 0, "{}: encoder_blocks must be at least 0, got {}", kName,
-        o.encoder_blocks);
-  check(o.decoder_blocks >= 1, "{}: decoder_blocks must be at least 1, got {}", kName,
-        o.decoder_blocks);
-  check(o.qna_blocks >= 0 && o.qna_first >= 0 && o.qna_replaced >= 0 &&
-            o.qna_first + o.qna_replaced <= o.encoder_blocks,
-        "{}: QnA blocks must replace some of the {} encoder blocks, got {} from block {}", kName,
-        o.encoder_blocks, o.qna_replaced, o.qna_first);
+  qna::check(o.feedforward >= 1, "{}: feedforward must be at least 1, got {}", kName,
+             o.feedforward);
+  qna::check(o.encoder_blocks >= 0, "{}: encoder_blocks must be at least 0, got {}", kName,
+             o.encoder_blocks);
+  qna::check(o.decoder_blocks >= 1, "{}: decoder_blocks must be at least 1, got {}", kName,
+             o.decoder_blocks);
+  qna::check(o.qna_blocks >= 0 && o.qna_first >= 0 && o.qna_replaced >= 0 &&
+                 o.qna_first + o.qna_replaced <= o.encoder_blocks,
+             "{}: QnA blocks must replace some of the {} encoder blocks, got {} from block {}",
+             kName, o.encoder_blocks, o.qna_replaced, o.qna_first);
   return o;
 }
 
@@ -160,11 +166,12 @@ bool TransformerOptions::has_encoder_norm() const {
 }
 
 BlockShape block_shape(const BlockOptions& options) {
-  check(options.qna.has_value() + options.attention.has_value() + options.mixer.has_value() == 1,
-        "Block: exactly one of qna, attention and mixer must be given");
-  check(options.drop_path >= 0 && options.drop_path < 1,
-        "Block: drop_path must be at least 0 and below 1, got {}", options.drop_path);
-  check(options.mlp_ratio > 0, "Block: mlp_ratio must be above 0, got {}", options.mlp_ratio);
+  qna::check(
+      options.qna.has_value() + options.attention.has_value() + options.mixer.has_value() == 1,
+      "Block: exactly one of qna, attention and mixer must be given");
+  qna::check(options.drop_path >= 0 && options.drop_path < 1,
+             "Block: drop_path must be at least 0 and below 1, got {}", options.drop_path);
+  qna::check(options.mlp_ratio > 0, "Block: mlp_ratio must be above 0, got {}", options.mlp_ratio);
   BlockShape shape{};
   shape.kernel_size = shape.stride = {1, 1};
   const auto take = [&](const auto& o) {
@@ -185,12 +192,12 @@ BlockShape block_shape(const BlockOptions& options) {
   } else {
     std::visit([&](const auto& o) { take(complete(o)); }, *options.mixer);
   }
-  check(shape.strided() || shape.features == shape.in_features,
-        "Block: without stride the layer must keep the {} features, got {}", shape.in_features,
-        shape.features);
+  qna::check(shape.strided() || shape.features == shape.in_features,
+             "Block: without stride the layer must keep the {} features, got {}", shape.in_features,
+             shape.features);
   shape.hidden = std::llround(options.mlp_ratio * static_cast<double>(shape.features));
-  check(shape.hidden >= 1, "Block: mlp_ratio must leave at least 1 of {} features, got {}",
-        shape.features, options.mlp_ratio);
+  qna::check(shape.hidden >= 1, "Block: mlp_ratio must leave at least 1 of {} features, got {}",
+             shape.features, options.mlp_ratio);
   return shape;
 }
 

@@ -241,6 +241,11 @@ config::Parameters parameters(const NetworkConfig& config) {
   return std::visit([](const auto& c) { return config::parameters(c); }, config);
 }
 
+std::vector<config::LayerCost> layer_costs(const NetworkConfig& config, int64_t height,
+                                           int64_t width) {
+  return std::visit([&](const auto& c) { return config::layer_costs(c, height, width); }, config);
+}
+
 ModelFile::ModelFile(std::unique_ptr<const SafetensorsFile> tensors, std::string origin)
     : origin_(std::move(origin)), tensors_(std::move(tensors)) {
   config_ = read_config(origin_, *tensors_, read_kind(origin_, *tensors_));

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "qna/config/auto_encoder.h"
-#include "qna/config/detr.h"
+#include "qna/config/auto_encoder_cost.h"
+#include "qna/config/detr_cost.h"
 #include "qna/config/parameters.h"
 #include "qna/config/preprocess.h"
 #include "qna/config/qna_vit.h"
@@ -33,6 +33,8 @@ int64_t channels_of(const NetworkConfig& config);  // of its images
 int64_t classes_of(const NetworkConfig& config);   // 0: it has none
 nlohmann::json to_json(const NetworkConfig& config);
 config::Parameters parameters(const NetworkConfig& config);
+std::vector<config::LayerCost> layer_costs(const NetworkConfig& config, int64_t height,
+                                           int64_t width);
 
 // What stands beside the tensors, each as one entry of the file's metadata.
 struct ModelInfo {

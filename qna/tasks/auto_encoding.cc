@@ -174,8 +174,4 @@ void AutoEncoding::add_to_report(report::TrainingReport& report) {
   report.galleries.push_back(std::move(gallery));
 }
 
-std::vector<std::string> AutoEncoding::next_commands(const std::string& file) const {
-  return {fmt::format("qna reconstruct {} PICTURE... -o again/", file)};
-}
-
 }  // namespace qna::tasks

@@ -43,7 +43,6 @@ class AutoEncoding final : public Task {
             const NamedTensors& extra) override;
   std::vector<std::string> broken() const override;
   void add_to_report(report::TrainingReport& report) override;
-  std::vector<std::string> next_commands(const std::string& file) const override;
 
  private:
   checkpoint::ModelInfo info() const { return {.preprocess = options_.preprocess}; }

@@ -117,9 +117,4 @@ std::vector<std::string> Classification::broken() const {
   return all;
 }
 
-std::vector<std::string> Classification::next_commands(const std::string& file) const {
-  return {fmt::format("qna predict {} PICTURE...", file),
-          fmt::format("qna attend {} PICTURE... -o maps/", file)};
-}
-
 }  // namespace qna::tasks

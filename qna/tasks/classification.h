@@ -26,7 +26,6 @@ class Classification final : public Task {
             const NamedTensors& extra) override;
   std::vector<std::string> broken() const override;
   void add_to_report(report::TrainingReport& report) override;
-  std::vector<std::string> next_commands(const std::string& file) const override;
 
  private:
   checkpoint::ModelInfo info() const;

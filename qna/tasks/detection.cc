@@ -201,10 +201,4 @@ std::vector<std::string> Detection::broken() const {
   return all;
 }
 
-std::vector<std::string> Detection::next_commands(const std::string& file) const {
-  return {fmt::format("qna detect {} PICTURE... -o found/", file),
-          fmt::format("qna eval {} {} --annotations {}", file, options_.val.images,
-                      options_.val.annotations)};
-}
-
 }  // namespace qna::tasks

@@ -59,8 +59,6 @@ class Task {
   virtual std::vector<std::string> broken() const = 0;
   // Of the last evaluate(): pictures and charts.
   virtual void add_to_report(report::TrainingReport& report) = 0;
-  // What people may want to do with the trained file.
-  virtual std::vector<std::string> next_commands(const std::string& file) const = 0;
 };
 
 // A run as predict/ sees it; `run` must outlive the result.

@@ -95,7 +95,7 @@ class Trainer {
     fs::create_directories(options_.folder, error);
     check(!error, "{}: cannot make the folder: {}", options_.folder, error.message());
     // A process may have been killed while it saved.
-    for (const char* name : {"last.safetensors", "best.safetensors"}) remove_leftovers(path(name));
+    for (const char* name : {"last.safetensors", kBestFile}) remove_leftovers(path(name));
     write_file(path("recipe.toml"), format::to_toml(to_json(recipe_)));
     log_ = std::make_unique<RunLog>(options_.folder, there ? state_.step : -1);
     if (!there) {
@@ -253,7 +253,7 @@ class Trainer {
     state_.pictures = 0;
     // The log first: a resumed run drops the lines behind its checkpoint, but cannot add one.
     if (log_) log_->epoch(info, state_.step);
-    if (info.best) save("best.safetensors");
+    if (info.best) save(kBestFile);
     save("last.safetensors");
     watcher_.epoch(info);
   }

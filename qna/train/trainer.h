@@ -20,6 +20,8 @@
 
 namespace qna::train {
 
+inline constexpr const char* kBestFile = "best.safetensors";  // in the folder
+
 struct TrainOptions {
   std::string folder;
   bool resume = false;  // go on with the run in the folder, if there is one
@@ -48,8 +50,18 @@ struct EpochInfo {
   bool best = false;
 };
 
+// A run that is about to begin.
+struct RunInfo {
+  std::vector<std::string> about;  // lines about model and data, for people
+  int64_t epochs = 0;
+  int64_t steps_per_epoch = 0;
+  int processes = 1;
+  int threads = 1;  // of each
+};
+
 // Calls for those who watch. The library itself prints nothing.
 struct Watcher {
+  std::function<void(const RunInfo&)> start = [](const RunInfo&) {};
   std::function<void(const std::string&)> note = [](const std::string&) {};
   std::function<void(const StepInfo&)> step = [](const StepInfo&) {};
   std::function<void(int64_t done, int64_t total)> evaluation = [](int64_t, int64_t) {};

@@ -1,0 +1,154 @@
+// Whole runs inside this process: what the watcher is told, what lies in the folder, and that a run
+// that was stopped and resumed comes to the same bits.
+#include "qna/train/run_recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "qna/engine/model.h"
+#include "qna/image/write_png.h"
+#include "tests/support/complaint.h"
+#include "tests/support/temporary_folder.h"
+
+namespace qna::train {
+namespace {
+
+using qna::testing::content_of;
+using qna::testing::expect_complaint;
+namespace fs = std::filesystem;
+
+// Pictures of noise, and an auto-encoder as small as can be.
+class RunRecipe : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(folder_.path("pictures"));
+    std::mt19937 random(5);
+    for (int i = 0; i < 10; ++i) {
+      image::Image picture = image::make_image(12, 12, 3);
+      for (uint8_t& value : picture.pixels) value = static_cast<uint8_t>(random() >> 24);
+      image::write_png(folder_.path("pictures/" + std::to_string(i) + ".png"), picture);
+    }
+  }
+
+  Recipe recipe(const nlohmann::json& change = nlohmann::json::object()) const {
+    nlohmann::json object = {
+        {"task", "auto-encoding"},
+        {"epochs", 3},
+        {"batch", 4},
+        {"seed", 7},
+        {"ema", 0.5},
+        {"model", {{"config", {{"widths", {4, 8}}, {"heads", 2}}}}},
+        {"data", {{"path", folder_.path("pictures")}, {"val_count", 2}, {"workers", 1}}},
+        {"preprocess", {{"resize", 12}, {"crop", {12, 12}}}}};
+    object.merge_patch(change);
+    return recipe_from_json(object);
+  }
+
+  RunResult run(const Recipe& recipe, const std::string& name, bool resume = false,
+                const Watcher& watcher = {}) {
+    return run_recipe(recipe, {.folder = folder_.path(name), .resume = resume, .threads = 1},
+                      Rank{}, watcher, stop_);
+  }
+
+  // The weights of a run, without the words beside them.
+  std::vector<std::vector<float>> weights(const std::string& name) const {
+    const auto file = engine::ModelFile::open(folder_.path(name + "/last.safetensors"));
+    std::vector<std::vector<float>> all;
+    for (const format::TensorView& tensor : file.tensors().tensors()) {
+      if (tensor.dtype == format::DType::kF32)
+        all.push_back(engine::read_floats(tensor, file.origin()));
+    }
+    return all;
+  }
+
+  qna::testing::TemporaryFolder folder_;
+  std::atomic<bool> stop_{false};
+};
+
+TEST_F(RunRecipe, TellsAndWritesAll) {
+  int64_t starts = 0, steps = 0, epochs = 0, evaluations = 0;
+  const Watcher watcher{.start =
+                            [&](const RunInfo& info) {
+                              ++starts;
+                              EXPECT_EQ(info.epochs, 3);
+                              EXPECT_EQ(info.steps_per_epoch, 2);  // 8 pictures, 4 each
+                              EXPECT_EQ(info.processes, 1);
+                              EXPECT_FALSE(info.about.empty());
+                            },
+                        .step =
+                            [&](const StepInfo& info) {
+                              EXPECT_EQ(info.step, ++steps);
+                              EXPECT_TRUE(std::isfinite(info.loss));
+                            },
+                        .evaluation = [&](int64_t, int64_t) { ++evaluations; },
+                        .epoch =
+                            [&](const EpochInfo& info) {
+                              EXPECT_EQ(info.epoch, epochs++);
+                              EXPECT_FALSE(info.metrics.empty());
+                            }};
+  const RunResult result = run(recipe(), "run", false, watcher);
+  EXPECT_TRUE(result.finished && result.first);
+  EXPECT_EQ(starts, 1);
+  EXPECT_EQ(steps, 6);
+  EXPECT_EQ(epochs, 3);
+  EXPECT_GE(evaluations, 3);
+  EXPECT_EQ(result.state.step, 6);
+  EXPECT_TRUE(result.state.best.has_value());
+  EXPECT_TRUE(fs::exists(result.report));
+  for (const char* name : {"recipe.toml", "last.safetensors", "log.jsonl"}) {
+    EXPECT_TRUE(fs::exists(folder_.path("run") + "/" + name)) << name;
+  }
+  EXPECT_EQ(engine::Model::open(result.best_file).kind(), engine::Kind::kAutoEncoder);
+}
+
+TEST_F(RunRecipe, StoppedAnywhereAndResumedComesToTheSameBits) {
+  run(recipe(), "whole");
+  for (const int64_t last : {1, 2, 3, 4}) {
+    const std::string name = "stopped" + std::to_string(last);
+    const Watcher watcher{.step = [&](const StepInfo& info) {
+      if (info.step == last) stop_ = true;
+    }};
+    const RunResult stopped = run(recipe(), name, false, watcher);
+    EXPECT_FALSE(stopped.finished);
+    EXPECT_GE(stopped.state.step, last);
+    EXPECT_LE(stopped.state.step, last + 1);  // the one that may have begun
+    EXPECT_EQ(stopped.report, "");
+    stop_ = false;
+    EXPECT_TRUE(run(recipe(), name, /*resume=*/true).finished);
+    EXPECT_EQ(weights(name), weights("whole")) << "stopped behind step " << last;
+  }
+}
+
+TEST_F(RunRecipe, OtherRunsAreNotTouched) {
+  run(recipe(), "run");
+  const std::string before = content_of(folder_.path("run/last.safetensors"));
+  expect_complaint([&] { run(recipe(), "run"); }, {"run", "resume"});
+  expect_complaint([&] { run(recipe({{"batch", 2}}), "run", /*resume=*/true); }, {"batch"});
+  EXPECT_EQ(content_of(folder_.path("run/last.safetensors")), before);
+}
+
+TEST_F(RunRecipe, Mistakes) {
+  expect_complaint(
+      [&] {
+        run(recipe({{"task", "knitting"}}), "none");
+      },
+      {"task", "classification", "auto-encoding", "knitting"});
+  expect_complaint(
+      [&] {
+        run(recipe({{"data", {{"val_count", 99}}}}), "none");
+      },
+      {"val_count", "99"});
+  expect_complaint([&] { run(recipe({{"data", {{"path", "nowhere"}}}}), "none"); }, {"nowhere"});
+  EXPECT_FALSE(fs::exists(folder_.path("none/last.safetensors")));
+}
+
+TEST_F(RunRecipe, TheTextOfARecipeRunsAgain) {
+  run(recipe(), "run");
+  run(read_recipe(folder_.path("run/recipe.toml"), {}), "again");
+  EXPECT_EQ(weights("again"), weights("run"));
+}
+
+}  // namespace
+}  // namespace qna::train

@@ -10,7 +10,7 @@
 
 #include "bench/detect_step.h"
 #include "bench/temporary_folder.h"
-#include "qna/base/progress.h"
+#include "cli/progress.h"
 #include "qna/checkpoint/detector_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
 #include "qna/config/detectors.h"
@@ -60,7 +60,7 @@ std::vector<ModelResult> run_detect_bench(const DetectBenchOptions& options) {
   const auto check_of = [&](const std::string& name) { return folder.file(name + "-io"); };
   std::set<std::string> needed(options.models.begin(), options.models.end());
   if (options.peer) needed.insert(kPeerModel);
-  Progress progress(static_cast<int64_t>(needed.size()));
+  cli::Progress progress(static_cast<int64_t>(needed.size()));
   for (int64_t done = 0; const std::string& name : needed) {
     progress.show(done++, fmt::format("writing the weights of {}", name));
     write_problem(name, options.image, weights_of(name), check_of(name));

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/round_robin.h"
 #include "bench/serve.h"
-#include "bench/turns.h"
 
 namespace qna::bench {
 

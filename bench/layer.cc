@@ -9,8 +9,8 @@
 #include <map>
 
 #include "bench/measure.h"
+#include "cli/progress.h"
 #include "qna/base/error.h"
-#include "qna/base/progress.h"
 #include "qna/base/version.h"
 #include "qna/kernels/implementation.h"
 #include "qna/nn/qna.h"
@@ -227,7 +227,7 @@ std::vector<LayerResult> run_layer_bench(const LayerBenchOptions& options) {
   count_allocations();
   std::vector<LayerResult> results;
   const size_t total = options.cases.size() * options.passes.size() * options.threads.size();
-  Progress progress(static_cast<int64_t>(total));
+  cli::Progress progress(static_cast<int64_t>(total));
   int64_t done = 0;
   for (const LayerCase& shape : options.cases)
     for (const std::string& pass : options.passes)

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/turns.h"
+#include "bench/round_robin.h"
 
 namespace qna::bench {
 

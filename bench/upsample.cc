@@ -5,8 +5,8 @@
 #include <torch/utils.h>
 
 #include "bench/measure.h"
+#include "cli/progress.h"
 #include "qna/base/error.h"
-#include "qna/base/progress.h"
 #include "qna/base/version.h"
 #include "qna/models/auto_encoder.h"
 #include "qna/nn/qna.h"
@@ -88,7 +88,7 @@ std::vector<UpsampleResult> run_upsample_bench(const UpsampleOptions& options) {
   count_allocations();
   at::set_num_threads(options.threads);
   std::vector<UpsampleResult> results;
-  Progress progress(static_cast<int64_t>(options.factors.size() * options.passes.size()));
+  cli::Progress progress(static_cast<int64_t>(options.factors.size() * options.passes.size()));
   int64_t done = 0;
   for (const int64_t factor : options.factors) {
     for (const std::string& pass : options.passes) {

@@ -6,10 +6,10 @@
 
 #include "cli/model_argument.h"
 #include "cli/output_folder.h"
+#include "cli/progress.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
-#include "qna/base/progress.h"
 #include "qna/data/image_stream.h"
 #include "qna/image/color.h"
 #include "qna/image/read.h"

@@ -43,7 +43,7 @@ class Attend : public ::testing::Test {
   }
 
   // Runs the verb with the model and the folder out/. False where the command is wrong.
-  bool attend(std::vector<std::string> arguments) {
+  [[nodiscard]] bool attend(std::vector<std::string> arguments) {
     std::vector<std::string> line = {"attend", path("model.safetensors"), "-o", path("out/deep")};
     line.insert(line.end(), arguments.begin(), arguments.end());
     Program program("qna", "");
@@ -82,7 +82,7 @@ class Attend : public ::testing::Test {
 };
 
 TEST_F(Attend, TypicalLayers) {
-  attend({path("cat.png")});
+  ASSERT_TRUE(attend({path("cat.png")}));
   EXPECT_EQ(written(), (std::vector<std::string>{
                            "cat.stages.0.blocks.0.kernels.png", "cat.stages.0.blocks.0.png",
                            "cat.stages.1.blocks.0.kernels.png", "cat.stages.1.blocks.0.png",
@@ -97,8 +97,8 @@ TEST_F(Attend, TypicalLayers) {
 
 TEST_F(Attend, ChosenLayersHeadsAndSizes) {
   // Options that take lists do not swallow the pictures behind them.
-  attend({"--no-kernels", "--layer", "0.0,1.downsample", "--head", "1", path("cat.png"), "--size",
-          "33x47", "--cell", "100", "--weighted", "--shared-scale"});
+  ASSERT_TRUE(attend({"--no-kernels", "--layer", "0.0,1.downsample", "--head", "1", path("cat.png"),
+                      "--size", "33x47", "--cell", "100", "--weighted", "--shared-scale"}));
   EXPECT_EQ(written(), (std::vector<std::string>{"cat.stages.0.blocks.0.png",
                                                  "cat.stages.1.downsample.png", "index.html"}));
   // Photo, mean and one head, each 70 x 100: 33 x 47 at 100 pixels.
@@ -107,7 +107,8 @@ TEST_F(Attend, ChosenLayersHeadsAndSizes) {
 }
 
 TEST_F(Attend, ShorterSideKeepsTheAspect) {
-  attend({path("cat.png"), "--layer", "0.0", "--size", "80", "--cell", "280", "--head", "0"});
+  ASSERT_TRUE(
+      attend({path("cat.png"), "--layer", "0.0", "--size", "80", "--cell", "280", "--head", "0"}));
   // 80 x 112 on a sheet whose places are 280 wide.
   const image::Image picture = sheet("cat.stages.0.blocks.0.png");
   EXPECT_EQ((picture.width - 12) % 292, 0);
@@ -118,7 +119,7 @@ TEST_F(Attend, PicturesOfOneNameAreKeptApart) {
   fs::create_directory(folder_ / "b");
   save_picture("b/cat.png", 64, 32);
   save_picture("b/50% <cat> #1.png", 32, 32);
-  attend({path("cat.png"), path("b"), "--layer", "0.0", "--no-kernels"});
+  ASSERT_TRUE(attend({path("cat.png"), path("b"), "--layer", "0.0", "--no-kernels"}));
   EXPECT_EQ(written(), (std::vector<std::string>{"50% <cat> #1.stages.0.blocks.0.png",
                                                  "cat-2.stages.0.blocks.0.png",
                                                  "cat.stages.0.blocks.0.png", "index.html"}));
@@ -138,7 +139,7 @@ TEST_F(Attend, ABrokenPictureDoesNotStopTheRest) {
 TEST_F(Attend, AnyShape) {
   save_picture("dot.png", 1, 1);
   save_picture("line.png", 1, 40);
-  attend({path("dot.png"), path("line.png"), "--size", "3"});
+  ASSERT_TRUE(attend({path("dot.png"), path("line.png"), "--size", "3"}));
   EXPECT_EQ(written().size(), 2 * 7 + 1);
 }
 

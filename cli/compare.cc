@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli/each_picture.h"
+#include "cli/picture_loop.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/data/image_stream.h"

@@ -8,12 +8,12 @@
 #include <memory>
 #include <set>
 
-#include "cli/each_picture.h"
 #include "cli/output_folder.h"
+#include "cli/picture_loop.h"
+#include "cli/progress.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
-#include "qna/base/progress.h"
 #include "qna/coco/results.h"
 #include "qna/data/image_stream.h"
 #include "qna/format/text.h"

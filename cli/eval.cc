@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/progress.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
-#include "qna/base/progress.h"
 #include "qna/coco/summary.h"
 #include "qna/data/open_dataset.h"
 #include "qna/data/picture_dataset.h"

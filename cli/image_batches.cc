@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "qna/base/progress.h"
+#include "cli/progress.h"
 #include "qna/data/image_stream.h"
 
 namespace qna::cli {

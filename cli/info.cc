@@ -163,7 +163,8 @@ void add_info(Command program) {
       .required()
       .type_name("MODEL|FILE");
   verb.option("--size", a->size,
-              "Image side, or HEIGHTxWIDTH [the model's own; detectors: 800x1066]");
+              "Image side, or HEIGHTxWIDTH [the model's or file's own; detectors:\n800x1066, "
+              "auto-encoders: 64]");
   verb.flag("--toml", a->toml, "Print the configuration instead, as a file to start from");
   verb.footer(
       "FLOPs: 2 per multiply-add of products, attention and window sums, and element-wise work.\n\n"

@@ -17,10 +17,10 @@ namespace {
 // Each kind of network has keys that the others do not.
 engine::NetworkConfig config_of_file(const std::string& path) {
   const nlohmann::json object = format::read_toml_or_json(path);
+  if (object.contains("backbone")) return config::read_detr_config(path);
+  if (!object.contains("widths")) return config::read_config(path);
   try {
-    if (object.contains("backbone")) return config::detr_config_from_json(object);
-    if (object.contains("widths")) return config::auto_encoder_config_from_json(object);
-    return config::config_from_json(object);
+    return config::auto_encoder_config_from_json(object);
   } catch (const Error& error) {
     fail("{}: {}", path, error.what());
   }

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli/each_picture.h"
 #include "cli/output_folder.h"
+#include "cli/picture_loop.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/data/image_stream.h"

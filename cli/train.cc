@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "cli/program.h"
+#include "cli/progress.h"
 #include "cli/torch_program.h"
 #include "qna/base/error.h"
-#include "qna/base/progress.h"
 #include "qna/report/metric_text.h"
 #include "qna/train/local_processes.h"
 #include "qna/train/run_recipe.h"
@@ -114,19 +114,25 @@ class Screen {
   std::unique_ptr<Progress> bar_;
 };
 
-// What people may want to do with the trained file.
-std::vector<std::string> next_commands(const std::string& file) {
-  switch (engine::kind_of_file(file)) {
-    case engine::Kind::kClassifier:
-      return {fmt::format("qna predict {} PICTURE...", file),
-              fmt::format("qna attend {} PICTURE... -o maps/", file)};
-    case engine::Kind::kDetector:
-      return {fmt::format("qna detect {} PICTURE... -o found/", file),
-              fmt::format("qna eval {} PICTURES --annotations FILE", file)};
-    case engine::Kind::kAutoEncoder:
-      return {fmt::format("qna reconstruct {} PICTURE... -o again/", file)};
+// What people may want to do with the trained file; a row per task.
+constexpr struct {
+  const char* task;
+  const char* commands[2];  // {}: the file
+} kNextCommands[] = {
+    {"classification", {"qna predict {} PICTURE...", "qna attend {} PICTURE... -o maps/"}},
+    {"detection",
+     {"qna detect {} PICTURE... -o found/", "qna eval {} PICTURES --annotations ANNOTATIONS"}},
+    {"auto-encoding", {"qna reconstruct {} PICTURE... -o again/", "qna eval {} PICTURES"}}};
+
+void print_next_commands(const std::string& task, const std::string& file) {
+  const char* before = "\nNext: ";
+  for (const auto& row : kNextCommands) {
+    if (task != row.task) continue;
+    for (const char* command : row.commands) {
+      fmt::print("{}{}\n", before, fmt::format(fmt::runtime(command), quoted(file)));
+      before = "      ";
+    }
   }
-  return {};
 }
 
 void run_process(const Arguments& a, const train::Recipe& recipe, const train::Rank& rank) {
@@ -135,11 +141,15 @@ void run_process(const Arguments& a, const train::Recipe& recipe, const train::R
       .resume = a.resume,
       .threads = a.threads,
       .timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * a.timeout))};
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
   Screen screen(rank.rank == 0 && !a.quiet);
   const train::Watcher watcher{
-      .start = [&](const train::RunInfo& info) { screen.start(info, recipe, options.folder); },
+      .start =
+          [&](const train::RunInfo& info) {
+            // Before, there is nothing to save, and a signal ends the program.
+            std::signal(SIGINT, on_signal);
+            std::signal(SIGTERM, on_signal);
+            screen.start(info, recipe, options.folder);
+          },
       .note = [&](const std::string& line) { screen.note(line); },
       .step = [&](const train::StepInfo& info) { screen.step(info); },
       .evaluation = [&](int64_t done, int64_t total) { screen.evaluation(done, total); },
@@ -163,11 +173,7 @@ void run_process(const Arguments& a, const train::Recipe& recipe, const train::R
              report::metric_text(*result.state.best), result.state.best_epoch + 1,
              duration(result.state.seconds));
   fmt::print("files  {}\n       {}\n", result.best_file, result.report);
-  const char* before = "\nNext: ";
-  for (const std::string& command : next_commands(result.best_file)) {
-    fmt::print("{}{}\n", before, command);
-    before = "      ";
-  }
+  print_next_commands(recipe.task, result.best_file);
 }
 
 void run(const Arguments& a) {

@@ -154,6 +154,13 @@ class AutoEncoder(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("--out", result.stderr)
 
+    def test_preview(self):
+        out = self.path("preview.png")
+        result = run("data", "preview", self.path("qna.toml"), "-o", out, "--pictures", "3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(out, "rb") as file:
+            self.assertEqual(file.read(4), b"\x89PNG")
+
     def test_info(self):
         result = run("info", self.best())
         self.assertEqual(result.returncode, 0, result.stderr)

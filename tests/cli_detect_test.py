@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -170,6 +171,16 @@ class Whole(Detection):
             page = file.read()
         for words in ("Precision and recall", "The worst pictures", "Where the model looks"):
             self.assertIn(words, page)
+
+    def test_preview_shows_the_boxes(self):
+        sizes = []
+        for variants in ("1", "4"):
+            out = self.path(f"preview{variants}.png")
+            done = run("data", "preview", self.recipe, "-o", out, "--pictures", "3", "--variants", variants)
+            self.assertEqual((done.returncode, done.stdout), (0, out + "\n"), done.stderr)
+            with open(out, "rb") as file:
+                sizes.append(struct.unpack(">II", file.read()[16:24]))
+        self.assertGreater(sizes[1][0], 2 * sizes[0][0])  # a column for each epoch
 
     def test_eval_agrees_with_coco_eval(self):
         found = self.path("results.json")

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "qna/engine/model.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::testing {
 

@@ -166,8 +166,8 @@ void expect_attention(const LayerAttention& seen, const Expected& expected, int6
     EXPECT_TRUE(seen.kernels.attention.empty());
     return;
   }
-  EXPECT_TRUE(near(shaped(m.weight, {m.batch, m.heads, m.height, m.width}), expected.weight,
-                   kTolerance));
+  EXPECT_TRUE(
+      near(shaped(m.weight, {m.batch, m.heads, m.height, m.width}), expected.weight, kTolerance));
   if (seen.layer.name == "head" || side == 0) return;  // one window: its map says all
   const engine::AttentionKernels& k = seen.kernels;
   int64_t every = 1;
@@ -180,12 +180,11 @@ void expect_attention(const LayerAttention& seen, const Expected& expected, int6
   const auto thinned = [&](const Tensor& all, int64_t axis) {
     return all.slice(axis, 0, std::nullopt, every).slice(axis + 1, 0, std::nullopt, every);
   };
-  EXPECT_TRUE(near(shaped(k.attention, {m.batch, m.queries, m.heads, k.rows, k.columns,
-                                           k.kernel_h, k.kernel_w}),
-                   thinned(expected.kernel_attention, 3), kTolerance));
-  EXPECT_TRUE(
-      near(shaped(k.weight, {m.batch, m.heads, k.rows, k.columns, k.kernel_h, k.kernel_w}),
-           thinned(expected.kernel_weight, 2), kTolerance));
+  EXPECT_TRUE(near(
+      shaped(k.attention, {m.batch, m.queries, m.heads, k.rows, k.columns, k.kernel_h, k.kernel_w}),
+      thinned(expected.kernel_attention, 3), kTolerance));
+  EXPECT_TRUE(near(shaped(k.weight, {m.batch, m.heads, k.rows, k.columns, k.kernel_h, k.kernel_w}),
+                   thinned(expected.kernel_weight, 2), kTolerance));
 }
 
 void expect_attention(const config::QnAViTConfig& config, at::IntArrayRef sizes, int64_t side,

@@ -6,7 +6,7 @@
 
 #include "bench/cli/peers.h"
 #include "bench/cli/verbs.h"
-#include "bench/turns.h"
+#include "bench/round_robin.h"
 #include "qna/base/file.h"
 #include "qna/base/version.h"
 #include "qna/report/machine.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/study/rows_test.h"
+#include "bench/study/rows_testonly.h"
 
 namespace qna::bench::study {
 namespace {

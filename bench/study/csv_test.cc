@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/study/rows_test.h"
+#include "bench/study/rows_testonly.h"
 #include "tests/support/complaint.h"
 
 namespace qna::bench::study {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "bench/study/figures.h"
-#include "bench/study/rows_test.h"
+#include "bench/study/rows_testonly.h"
 #include "tests/support/complaint.h"
 #include "tests/support/temporary_folder.h"
 

@@ -9,8 +9,8 @@
 
 #include "bench/measure.h"
 #include "bench/temporary_folder.h"
+#include "cli/progress.h"
 #include "qna/base/error.h"
-#include "qna/base/progress.h"
 #include "qna/base/version.h"
 #include "qna/report/machine.h"
 
@@ -43,7 +43,7 @@ class Study {
 
   Rows run() {
     const size_t steps = options_.cases.size() * options_.passes.size() * kinds_.size();
-    Progress progress(static_cast<int64_t>(steps));
+    cli::Progress progress(static_cast<int64_t>(steps));
     progress_ = &progress;
     for (const Case& shape : options_.cases)
       for (const std::string& pass : options_.passes) {
@@ -165,7 +165,7 @@ class Study {
   std::map<std::string, std::unique_ptr<Runner>> runners_;
   std::set<std::string> families_, peer_families_;
   Rows rows_;
-  Progress* progress_ = nullptr;
+  cli::Progress* progress_ = nullptr;
   int64_t done_ = 0, shown_ = 0;
 };
 

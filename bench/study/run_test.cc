@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "bench/study/rows_test.h"
+#include "bench/study/rows_testonly.h"
 #include "tests/support/complaint.h"
 
 namespace qna::bench::study {

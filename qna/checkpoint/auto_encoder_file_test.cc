@@ -5,8 +5,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "qna/checkpoint/file_test.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/checkpoint/file_testonly.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::checkpoint {
 namespace {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "qna/checkpoint/file_test.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/checkpoint/file_testonly.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::checkpoint {
 namespace {

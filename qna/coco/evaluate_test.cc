@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "qna/coco/match.h"
-#include "qna/coco/random_case_test.h"
+#include "qna/coco/random_case_testonly.h"
 #include "qna/coco/summary.h"
 #include "qna/format/fields.h"
 #include "tests/support/complaint.h"

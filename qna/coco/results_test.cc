@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "qna/coco/random_case_test.h"
+#include "qna/coco/random_case_testonly.h"
 #include "tests/support/complaint.h"
 #include "tests/support/temporary_folder.h"
 

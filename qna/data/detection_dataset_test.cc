@@ -1,6 +1,6 @@
 #include "qna/data/detection_dataset.h"
 
-#include "qna/data/detection_test.h"
+#include "qna/data/detection_testonly.h"
 
 namespace qna::data {
 namespace {

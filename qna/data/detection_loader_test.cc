@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "qna/data/detection_test.h"
+#include "qna/data/detection_testonly.h"
 #include "qna/data/order.h"
 
 namespace qna::data {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "qna/data/loader.h"
-#include "qna/data/loader_test.h"
+#include "qna/data/loader_testonly.h"
 
 namespace qna::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "qna/data/loader_test.h"
+#include "qna/data/loader_testonly.h"
 #include "qna/data/order.h"
 
 namespace qna::data {

@@ -1,6 +1,6 @@
 #include "qna/data/picture_dataset.h"
 
-#include "qna/data/dataset_test.h"
+#include "qna/data/dataset_testonly.h"
 #include "tests/support/temporary_folder.h"
 
 namespace qna::data {

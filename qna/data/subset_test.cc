@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "qna/data/dataset_test.h"
+#include "qna/data/dataset_testonly.h"
 
 namespace qna::data {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "qna/data/dataset_test.h"
+#include "qna/data/dataset_testonly.h"
 #include "tests/support/temporary_folder.h"
 
 namespace qna::data {

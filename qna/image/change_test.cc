@@ -9,7 +9,7 @@
 #include "hwy/highway.h"
 #include "qna/image/affine.h"
 #include "qna/image/enhance.h"
-#include "qna/image/golden_test.h"
+#include "qna/image/golden_testonly.h"
 #include "qna/image/tone.h"
 
 namespace qna::image {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "qna/image/golden_test.h"
+#include "qna/image/golden_testonly.h"
 
 namespace qna::image {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <jpeglib.h>
 
-#include "qna/image/golden_test.h"
+#include "qna/image/golden_testonly.h"
 #include "qna/image/read.h"
 
 namespace qna::image {

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "qna/image/golden_test.h"
+#include "qna/image/golden_testonly.h"
 
 namespace qna::image {
 namespace {

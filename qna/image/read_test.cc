@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "qna/image/golden_test.h"
+#include "qna/image/golden_testonly.h"
 
 namespace qna::image {
 namespace {

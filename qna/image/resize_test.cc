@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "hwy/highway.h"
-#include "qna/image/golden_test.h"
+#include "qna/image/golden_testonly.h"
 #include "qna/image/resize_weights.h"
 
 namespace qna::image {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "qna/image/golden_test.h"
+#include "qna/image/golden_testonly.h"
 #include "qna/image/read.h"
 
 namespace qna::image {

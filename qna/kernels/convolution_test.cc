@@ -1,7 +1,7 @@
 // convolution of every implementation against the reference.
 #include "qna/kernels/convolution.h"
 
-#include "qna/kernels/network_problem_test.h"
+#include "qna/kernels/network_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

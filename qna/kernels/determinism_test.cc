@@ -1,6 +1,6 @@
 // The same bits, always: for any number of workers, wherever in the image or batch a window lies,
 // and in every run.
-#include "qna/kernels/layer_problem_test.h"
+#include "qna/kernels/layer_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,6 +1,6 @@
 // 16-bit storage: the arithmetic is float32, so a result is the float32 result from the same
 // (rounded) inputs, rounded once.
-#include "qna/kernels/layer_problem_test.h"
+#include "qna/kernels/layer_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

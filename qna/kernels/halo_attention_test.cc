@@ -1,7 +1,7 @@
 // halo_attention against other kernels where they compute the same, and against its formula.
 #include "qna/kernels/halo_attention.h"
 
-#include "qna/kernels/network_problem_test.h"
+#include "qna/kernels/network_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -204,11 +204,11 @@ std::string_view last_implementation() {
 }
 
 template <typename T>
-void window_attention_forward(const ForwardArgs<T>& args, Runtime& runtime) {
+void window_attention_forward(const WindowAttentionArgs<T>& args, Runtime& runtime) {
   present(chosen_table<T>().forward)(args, runtime);
 }
 template <typename T>
-void window_attention_backward(const BackwardArgs<T>& args, Runtime& runtime) {
+void window_attention_backward(const WindowAttentionBackwardArgs<T>& args, Runtime& runtime) {
   present(chosen_table<T>().backward)(args, runtime);
 }
 template <typename T>
@@ -270,12 +270,12 @@ void norm_mean(const NormMeanArgs& args, Runtime& runtime) { choose().norm_mean(
 
 // Only the reference computes in float64.
 template <>
-void window_attention_forward(const ForwardArgs<double>& args, Runtime& runtime) {
+void window_attention_forward(const WindowAttentionArgs<double>& args, Runtime& runtime) {
   last = &implementations().front();
   window_attention_forward_reference(args, runtime);
 }
 template <>
-void window_attention_backward(const BackwardArgs<double>& args, Runtime& runtime) {
+void window_attention_backward(const WindowAttentionBackwardArgs<double>& args, Runtime& runtime) {
   last = &implementations().front();
   window_attention_backward_reference(args, runtime);
 }
@@ -301,13 +301,13 @@ void sasa_backward(const SasaBackwardArgs<double>& args, Runtime& runtime) {
   sasa_backward_reference(args, runtime);
 }
 
-#define QNA_INSTANTIATE(T)                                                      \
-  template void window_attention_forward<T>(const ForwardArgs<T>&, Runtime&);   \
-  template void window_attention_backward<T>(const BackwardArgs<T>&, Runtime&); \
-  template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                \
-  template PackedWeights pack_layer<T>(const LayerArgs<T>&, Runtime&);          \
-  template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);       \
-  template void sasa_forward<T>(const SasaArgs<T>&, Runtime&);                  \
+#define QNA_INSTANTIATE(T)                                                                     \
+  template void window_attention_forward<T>(const WindowAttentionArgs<T>&, Runtime&);          \
+  template void window_attention_backward<T>(const WindowAttentionBackwardArgs<T>&, Runtime&); \
+  template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                               \
+  template PackedWeights pack_layer<T>(const LayerArgs<T>&, Runtime&);                         \
+  template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);                      \
+  template void sasa_forward<T>(const SasaArgs<T>&, Runtime&);                                 \
   template void sasa_backward<T>(const SasaBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(BFloat16)

@@ -26,8 +26,8 @@ namespace qna::kernels {
 
 template <typename T>
 struct KernelTable {
-  void (*forward)(const ForwardArgs<T>&, Runtime&);
-  void (*backward)(const BackwardArgs<T>&, Runtime&);
+  void (*forward)(const WindowAttentionArgs<T>&, Runtime&);
+  void (*backward)(const WindowAttentionBackwardArgs<T>&, Runtime&);
   void (*layer)(const LayerArgs<T>&, Runtime&);
   PackedWeights (*pack_layer)(const LayerArgs<T>&, Runtime&);
   void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&);

@@ -8,7 +8,7 @@
 #include <functional>
 #include <set>
 
-#include "qna/kernels/layer_problem_test.h"
+#include "qna/kernels/layer_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,6 +1,6 @@
 // The layer's fused backward pass of every implementation: against the reference, the reference
 // against finite differences in float64, and the same bits for any number of threads.
-#include "qna/kernels/layer_problem_test.h"
+#include "qna/kernels/layer_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -2,7 +2,7 @@
 // that were packed before.
 #include <array>
 
-#include "qna/kernels/layer_problem_test.h"
+#include "qna/kernels/layer_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,4 +1,3 @@
-#include <vector>
 
 #include "qna/kernels/network_simd.h"
 #include "qna/kernels/scratch.h"

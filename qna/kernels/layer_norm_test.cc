@@ -2,7 +2,7 @@
 #include "qna/kernels/layer_norm.h"
 
 #include "qna/kernels/instance_norm.h"
-#include "qna/kernels/network_problem_test.h"
+#include "qna/kernels/network_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,7 +1,7 @@
 // The fused layer of every implementation against the reference.
 #include "qna/kernels/layer.h"
 
-#include "qna/kernels/layer_problem_test.h"
+#include "qna/kernels/layer_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,5 +1,4 @@
 #include <limits>
-#include <vector>
 
 #include "qna/kernels/network_simd.h"
 

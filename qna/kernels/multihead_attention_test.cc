@@ -1,7 +1,7 @@
 // Attention between sequences of every implementation against the reference.
 #include "qna/kernels/multihead_attention.h"
 
-#include "qna/kernels/network_problem_test.h"
+#include "qna/kernels/network_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,7 +1,7 @@
 // Every entry point of the kernels for whole networks runs the implementation that is forced.
 #include <functional>
 
-#include "qna/kernels/network_problem_test.h"
+#include "qna/kernels/network_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

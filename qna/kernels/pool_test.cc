@@ -2,7 +2,7 @@
 #include "qna/kernels/pool.h"
 
 #include "qna/kernels/depthwise.h"
-#include "qna/kernels/network_problem_test.h"
+#include "qna/kernels/network_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

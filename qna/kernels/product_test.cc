@@ -1,7 +1,7 @@
 // The matrix product inside the layer, over every tail of its tiles.
 #include "qna/kernels/product.h"
 
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

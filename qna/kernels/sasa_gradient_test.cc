@@ -1,5 +1,5 @@
 // The reference's gradients against differences of its forward pass, in double.
-#include "qna/kernels/sasa_problem_test.h"
+#include "qna/kernels/sasa_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,7 +1,7 @@
 // Stand-alone self-attention of every implementation against the reference, forward and backward.
 #include "qna/kernels/sasa.h"
 
-#include "qna/kernels/sasa_problem_test.h"
+#include "qna/kernels/sasa_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,7 +1,7 @@
 // The gradients of self-attention in windows: every implementation against the reference, the
 // reference against differences of the forward pass, and the same bits for any number of workers.
 #include "qna/kernels/self_attention.h"
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

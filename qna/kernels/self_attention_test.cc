@@ -1,7 +1,7 @@
 // Self-attention in windows of every implementation against the reference.
 #include "qna/kernels/self_attention.h"
 
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -42,7 +42,7 @@ struct ValueLayout {
 };
 
 template <typename T>
-struct ForwardArgs {
+struct WindowAttentionArgs {
   WindowShape shape;
   const T* scores;  // [B, H, W, L, heads], pixels score_stride apart
   int64_t score_stride;
@@ -56,9 +56,9 @@ struct ForwardArgs {
 };
 
 template <typename T>
-struct BackwardArgs {
+struct WindowAttentionBackwardArgs {
   WindowShape shape;
-  const T* grad_out;  // like ForwardArgs::out
+  const T* grad_out;  // like WindowAttentionArgs::out
   ValueLayout out_layout;
   const T* scores;
   int64_t score_stride;
@@ -77,14 +77,15 @@ struct BackwardArgs {
 
 // Plain loops in double, one softmax per window: what the words above say, and nothing else.
 template <typename T>
-void window_attention_forward_reference(const ForwardArgs<T>& args, Runtime& runtime);
+void window_attention_forward_reference(const WindowAttentionArgs<T>& args, Runtime& runtime);
 template <typename T>
-void window_attention_backward_reference(const BackwardArgs<T>& args, Runtime& runtime);
+void window_attention_backward_reference(const WindowAttentionBackwardArgs<T>& args,
+                                         Runtime& runtime);
 
 // By the implementation that is chosen or forced (see implementation.h). double: the reference.
 template <typename T>
-void window_attention_forward(const ForwardArgs<T>& args, Runtime& runtime);
+void window_attention_forward(const WindowAttentionArgs<T>& args, Runtime& runtime);
 template <typename T>
-void window_attention_backward(const BackwardArgs<T>& args, Runtime& runtime);
+void window_attention_backward(const WindowAttentionBackwardArgs<T>& args, Runtime& runtime);
 
 }  // namespace qna::kernels

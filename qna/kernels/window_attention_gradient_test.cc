@@ -1,6 +1,6 @@
 // The reference backward pass in float64 against central differences of the reference forward pass:
 // this is what makes the reference one.
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {
@@ -158,16 +158,16 @@ TEST(WindowAttentionGradient, ReferenceByHand) {
     z[l] = tap_weights[l] * first(l) * values[0] + tap_weights[2 + l] * (1 - first(l)) * values[1];
   }
   double out[2] = {};
-  ForwardArgs<double> args{.shape = shape,
-                           .scores = scores,
-                           .score_stride = 2,
-                           .values = values,
-                           .value_layout = {1, 1, 1},
-                           .bias = bias,
-                           .tap_weights = tap_weights,
-                           .mask = nullptr,
-                           .out = out,
-                           .out_layout = {1, 1, 1}};
+  WindowAttentionArgs<double> args{.shape = shape,
+                                   .scores = scores,
+                                   .score_stride = 2,
+                                   .values = values,
+                                   .value_layout = {1, 1, 1},
+                                   .bias = bias,
+                                   .tap_weights = tap_weights,
+                                   .mask = nullptr,
+                                   .out = out,
+                                   .out_layout = {1, 1, 1}};
   ThreadRuntime runtime;
   window_attention_forward<double>(args, runtime);
   EXPECT_NEAR(out[0], z[0] + z[1], 1e-14);

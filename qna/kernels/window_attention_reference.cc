@@ -71,7 +71,7 @@ int64_t at(const ValueLayout& layout, int64_t pixel, int64_t head, int64_t dim) 
 }  // namespace
 
 template <typename T>
-void window_attention_forward_reference(const ForwardArgs<T>& args, Runtime&) {
+void window_attention_forward_reference(const WindowAttentionArgs<T>& args, Runtime&) {
   const WindowShape& s = args.shape;
   std::vector<double> p(s.taps());
   std::vector<double> weights(s.taps());
@@ -101,7 +101,7 @@ void window_attention_forward_reference(const ForwardArgs<T>& args, Runtime&) {
 // With g[t] = <dz, value[n(t)]>:  dp = w g,  ds = p (dp - sum_t p dp),  db = sum of ds over
 // windows, dw = sum of p g,  dvalue[n(t)] += w p dz.
 template <typename T>
-void window_attention_backward_reference(const BackwardArgs<T>& args, Runtime&) {
+void window_attention_backward_reference(const WindowAttentionBackwardArgs<T>& args, Runtime&) {
   const WindowShape& s = args.shape;
   const int64_t pixels = s.batch * s.height * s.width;
   std::vector<double> grad_scores(pixels * s.scores(), 0.0);
@@ -157,9 +157,10 @@ void window_attention_backward_reference(const BackwardArgs<T>& args, Runtime&) 
   }
 }
 
-#define QNA_INSTANTIATE(T)                                                              \
-  template void window_attention_forward_reference<T>(const ForwardArgs<T>&, Runtime&); \
-  template void window_attention_backward_reference<T>(const BackwardArgs<T>&, Runtime&);
+#define QNA_INSTANTIATE(T)                                                                      \
+  template void window_attention_forward_reference<T>(const WindowAttentionArgs<T>&, Runtime&); \
+  template void window_attention_backward_reference<T>(const WindowAttentionBackwardArgs<T>&,   \
+                                                       Runtime&);
 QNA_INSTANTIATE(float)
 QNA_INSTANTIATE(double)
 QNA_INSTANTIATE(BFloat16)

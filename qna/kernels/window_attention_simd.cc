@@ -33,7 +33,7 @@ struct WriteOutput {
 };
 
 template <typename T>
-void Forward(const ForwardArgs<T>& args, Runtime& runtime) {
+void Forward(const WindowAttentionArgs<T>& args, Runtime& runtime) {
   const WindowShape& s = args.shape;
   const PackedLayout layout(s, Lanes());
   const StreamTasks tasks(s, layout.record() + layout.score_floats, runtime.workers());
@@ -79,7 +79,7 @@ struct WindowEnds {
     float* z(int64_t) { return nullptr; }
     void done(int64_t, int64_t) {}
     void finish() {}
-    const BackwardArgs<T>& args;
+    const WindowAttentionBackwardArgs<T>& args;
     const ChannelMap& map;
     int64_t value_floats;
     int64_t query_stride;
@@ -88,7 +88,7 @@ struct WindowEnds {
 
   struct Sink {
     void take(int64_t image, int64_t row, const float* records) {
-      const BackwardArgs<T>& args = ends.args;
+      const WindowAttentionBackwardArgs<T>& args = ends.args;
       const int64_t first = (image * args.shape.height + row) * args.shape.width;
       for (int64_t x = 0; x < args.shape.width; ++x) {
         const float* record = records + x * ends.layout.record();
@@ -102,7 +102,8 @@ struct WindowEnds {
     const WindowEnds& ends;
   };
 
-  WindowEnds(const BackwardArgs<T>& args_in, const PackedLayout& layout_in, int workers)
+  WindowEnds(const WindowAttentionBackwardArgs<T>& args_in, const PackedLayout& layout_in,
+             int workers)
       : args(args_in),
         layout(layout_in),
         value_map(layout.value_sources(args.value_layout)),
@@ -133,7 +134,7 @@ struct WindowEnds {
   }
   Sink sink(int64_t, int) const { return {*this}; }
 
-  const BackwardArgs<T>& args;
+  const WindowAttentionBackwardArgs<T>& args;
   const PackedLayout& layout;
   const ChannelMap value_map, score_map, out_map, grad_value_map;
   int64_t query_stride;
@@ -141,7 +142,7 @@ struct WindowEnds {
 };
 
 template <typename T>
-void Backward(const BackwardArgs<T>& args, Runtime& runtime) {
+void Backward(const WindowAttentionBackwardArgs<T>& args, Runtime& runtime) {
   const PackedLayout layout(args.shape, Lanes());
   const BackwardTasks tasks(args.shape, kMostBackwardTasks);
   WindowEnds<T> ends(args, layout, runtime.workers());

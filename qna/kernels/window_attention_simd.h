@@ -10,8 +10,8 @@ namespace qna::kernels {
 
 template <typename T>
 struct WindowKernelsOf {
-  void (*forward)(const ForwardArgs<T>&, Runtime&) = nullptr;
-  void (*backward)(const BackwardArgs<T>&, Runtime&) = nullptr;
+  void (*forward)(const WindowAttentionArgs<T>&, Runtime&) = nullptr;
+  void (*backward)(const WindowAttentionBackwardArgs<T>&, Runtime&) = nullptr;
 };
 
 struct WindowKernels {

@@ -2,7 +2,7 @@
 // and what takes no part must not matter, whatever it holds.
 #include <functional>
 
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

@@ -1,7 +1,7 @@
 // Every implementation against the reference, over shapes that fill no vector, tile or band.
 #include "qna/kernels/window_attention.h"
 
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {

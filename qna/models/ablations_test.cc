@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "qna/models/cost_test.h"
+#include "qna/models/cost_testonly.h"
 
 namespace qna::models {
 namespace {

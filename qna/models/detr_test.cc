@@ -11,7 +11,7 @@
 
 #include "qna/config/detectors.h"
 #include "qna/config/detr_cost.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::models {
 namespace {

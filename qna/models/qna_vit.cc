@@ -7,9 +7,9 @@
 
 #include "qna/base/error.h"
 #include "qna/config/blocks.h"
-#include "qna/nn/checkpoint.h"
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
+#include "qna/nn/recompute.h"
 #include "qna/ops/geometry.h"
 
 namespace qna::models {
@@ -170,7 +170,7 @@ torch::Tensor run_block(nn::Block& block, const torch::Tensor& x, const torch::T
   const auto run = [block, mask](const torch::Tensor& input) mutable {
     return block->forward(input, mask);
   };
-  return nn::checkpoint(run, x, block->parameters());
+  return nn::recompute(run, x, block->parameters());
 }
 }  // namespace
 

@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "qna/config/registry.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::models {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <set>
 
-#include "qna/models/cost_test.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/models/cost_testonly.h"
+#include "qna/ops/tensors_testonly.h"
 #include "tests/support/random_config.h"
 
 namespace qna::models {

@@ -10,7 +10,7 @@
 
 #include <limits>
 
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::models {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "qna/kernels/implementation.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::nn {
 namespace {

@@ -1,7 +1,7 @@
 // Convolutions as mixers, against plain loops: windows, strides, edges, masks, gradients.
 #include "qna/nn/convolution.h"
 
-#include "qna/nn/mixer_test.h"
+#include "qna/nn/mixer_testonly.h"
 
 namespace qna::nn {
 namespace {

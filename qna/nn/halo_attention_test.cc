@@ -1,7 +1,7 @@
 // HaloNet's attention against plain loops: blocks, halos, strides, edges, masks, gradients.
 #include "qna/nn/halo_attention.h"
 
-#include "qna/nn/mixer_test.h"
+#include "qna/nn/mixer_testonly.h"
 
 namespace qna::nn {
 namespace {

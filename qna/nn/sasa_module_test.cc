@@ -1,7 +1,7 @@
 // Stand-alone self-attention against plain loops: windows, strides, edges, masks, gradients.
 #include "qna/nn/sasa.h"
 
-#include "qna/nn/mixer_test.h"
+#include "qna/nn/mixer_testonly.h"
 
 namespace qna::nn {
 namespace {

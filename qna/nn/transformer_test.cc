@@ -10,7 +10,7 @@
 #include <numbers>
 
 #include "qna/nn/position_code.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::nn {
 namespace {

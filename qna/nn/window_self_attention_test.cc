@@ -2,7 +2,7 @@
 #include "qna/nn/window_self_attention.h"
 #include <torch/nn/functional/upsampling.h>
 
-#include "qna/nn/mixer_test.h"
+#include "qna/nn/mixer_testonly.h"
 
 namespace qna::nn {
 namespace {

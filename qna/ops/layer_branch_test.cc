@@ -1,7 +1,7 @@
 // The layer as the first half of a block: norm before, a factor for each image and x behind it.
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
-#include "qna/ops/layer_problem_test.h"
+#include "qna/ops/layer_problem_testonly.h"
 
 namespace qna::ops::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
 
-#include "qna/ops/layer_problem_test.h"
+#include "qna/ops/layer_problem_testonly.h"
 #include "qna/ops/registration.h"
 
 namespace qna::ops::testing {

@@ -2,7 +2,7 @@
 #include "qna/ops/layer.h"
 #include <torch/csrc/autograd/autograd.h>
 
-#include "qna/ops/layer_problem_test.h"
+#include "qna/ops/layer_problem_testonly.h"
 
 namespace qna::ops::testing {
 namespace {

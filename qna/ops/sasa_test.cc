@@ -3,7 +3,7 @@
 #include "qna/ops/sasa.h"
 #include <torch/csrc/autograd/autograd.h>
 
-#include "qna/ops/sasa_problem_test.h"
+#include "qna/ops/sasa_problem_testonly.h"
 
 namespace qna::ops::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "qna/ops/registration.h"
-#include "qna/ops/window_problem_test.h"
+#include "qna/ops/window_problem_testonly.h"
 
 namespace qna::ops::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
 
-#include "qna/ops/window_problem_test.h"
+#include "qna/ops/window_problem_testonly.h"
 
 namespace qna::ops::testing {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "qna/data/detection_test.h"
+#include "qna/data/detection_testonly.h"
 #include "qna/viz/draw.h"
 
 namespace qna::predict {

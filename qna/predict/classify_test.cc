@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "qna/data/detection_test.h"
+#include "qna/data/detection_testonly.h"
 #include "qna/data/preprocess.h"
 #include "qna/predict/attention.h"
 #include "qna/predict/features.h"

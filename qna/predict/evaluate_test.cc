@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "qna/data/detection_test.h"
-#include "qna/data/loader_test.h"
+#include "qna/data/detection_testonly.h"
+#include "qna/data/loader_testonly.h"
 #include "qna/predict/classify.h"
 #include "qna/predict/detect.h"
 #include "qna/predict/reconstruct.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "qna/data/detection_test.h"
+#include "qna/data/detection_testonly.h"
 #include "tests/support/random_model.h"
 
 namespace qna::predict {

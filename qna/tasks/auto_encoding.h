@@ -5,26 +5,11 @@
 
 #include "qna/checkpoint/auto_encoder_file.h"
 #include "qna/data/loader.h"
+#include "qna/recipe/auto_encoding_options.h"
 #include "qna/tasks/reading_options.h"
 #include "qna/tasks/task.h"
 
 namespace qna::tasks {
-
-struct AutoEncodingOptions {
-  // [model]
-  config::AutoEncoderConfig config;  // [model.config]
-  std::string weights;               // a file to start from
-
-  // [data]
-  std::string path;          // a folder of pictures
-  int64_t val_count = 1000;  // the last ones are for validation
-  ReadingOptions reading;
-
-  config::Preprocess preprocess;  // [preprocess]
-};
-
-// sections: model, data, preprocess. Throws qna::Error that begins with "recipe: ".
-AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections);
 
 class AutoEncoding final : public Task {
  public:

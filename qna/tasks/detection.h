@@ -5,7 +5,7 @@
 
 #include "qna/checkpoint/detector_file.h"
 #include "qna/data/detection_loader.h"
-#include "qna/tasks/detection_options.h"
+#include "qna/recipe/detection_options.h"
 #include "qna/tasks/task.h"
 
 namespace qna::tasks {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "qna/base/assignment.h"
 #include "qna/base/error.h"
 #include "qna/ops/geometry.h"
+#include "qna/tasks/assignment.h"
 #include "qna/tasks/boxes.h"
 
 namespace qna::tasks {

@@ -7,25 +7,14 @@
 #include <optional>
 #include <vector>
 
+#include "qna/recipe/detection_options.h"
+
 namespace qna::tasks {
 
 // The objects of one image.
 struct BoxTargets {
   torch::Tensor labels;  // [n] int64, from 0
   torch::Tensor boxes;   // [n, 4]: centre x, centre y, width, height as parts of the image
-};
-
-struct SetLossOptions {
-  // What a pair costs, for the matching.
-  double class_cost = 1;
-  double box_cost = 5;
-  double giou_cost = 2;
-  // What the terms weigh in the total.
-  double class_weight = 1;
-  double box_weight = 5;
-  double giou_weight = 2;
-  // What a prediction of "no object" weighs beside one of an object, which are far fewer.
-  double no_object = 0.1;
 };
 
 // Which prediction has which object: two lists of indices of the same length.

@@ -8,7 +8,7 @@
 
 #include <limits>
 
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 #include "qna/tasks/boxes.h"
 
 namespace qna::tasks {

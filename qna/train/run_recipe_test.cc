@@ -60,6 +60,7 @@ class RunRecipe : public ::testing::Test {
       if (tensor.dtype == format::DType::kF32)
         all.push_back(engine::read_floats(tensor, file.origin()));
     }
+    EXPECT_GT(all.size(), 10u);
     return all;
   }
 

@@ -4,7 +4,7 @@
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install pycocotools==2.0.11 numpy
     /tmp/venv/bin/python tests/coco/make_golden.py
 
-The cases are those of qna/coco/random_case_test.h: the same numbers, drawn in the same order.
+The cases are those of qna/coco/random_case_testonly.h: the same numbers, drawn in the same order.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ SIZES = [0, 8, 32, 64, 96, 128]  # 32 and 96: the limits of the area ranges
 
 
 def random_case(number):
-    """Bits of the number choose what is special; see random_case_test.h."""
+    """Bits of the number choose what is special; see random_case_testonly.h."""
     crowds, ties, many, unused, zero = (number >> bit & 1 for bit in range(5))
     random = Random(number + 1)
     pictures = 1 + random.below(10)

@@ -1,9 +1,9 @@
-// Random problems for the fused layer; see window_problem_test.h.
+// Random problems for the fused layer; see window_problem_testonly.h.
 #pragma once
 
 #include <functional>
 
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 

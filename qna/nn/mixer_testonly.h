@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "qna/nn/mixer.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::nn::testing {
 

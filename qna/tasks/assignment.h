@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace qna {
+namespace qna::tasks {
 
 // cost [rows, columns], row by row. Pairs as many as the shorter side has, such that the sum of
 // their costs is the least there is: the Hungarian method by shortest augmenting paths, which takes
@@ -14,4 +14,4 @@ namespace qna {
 // finite.
 std::vector<int64_t> assign(std::span<const double> cost, int64_t rows, int64_t columns);
 
-}  // namespace qna
+}  // namespace qna::tasks

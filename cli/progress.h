@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace qna {
+namespace qna::cli {
 
 class Progress {
  public:
@@ -31,4 +31,4 @@ class Progress {
 // "[######..............] 3/10, 12 s left: note"; no time before something is done.
 std::string progress_line(int64_t done, int64_t total, double seconds, const std::string& note);
 
-}  // namespace qna
+}  // namespace qna::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "qna/base/progress.h"
+#include "cli/progress.h"
 
 namespace qna::cli {
 

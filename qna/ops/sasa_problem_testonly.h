@@ -5,7 +5,7 @@
 
 #include <torch/utils.h>
 #include "qna/ops/sasa.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::ops::testing {
 

@@ -5,7 +5,7 @@
 
 #include <torch/utils.h>
 #include "qna/ops/composite.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 #include "qna/ops/window_attention.h"
 
 namespace qna::ops::testing {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "qna/kernels/sasa.h"
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 

@@ -6,7 +6,7 @@
 #include <torch/utils.h>
 #include "qna/ops/composite.h"
 #include "qna/ops/layer.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::ops::testing {
 

@@ -1,4 +1,4 @@
-#include "qna/base/assignment.h"
+#include "qna/tasks/assignment.h"
 
 #include <cmath>
 #include <limits>
@@ -6,7 +6,7 @@
 
 #include "qna/base/error.h"
 
-namespace qna {
+namespace qna::tasks {
 namespace {
 
 constexpr int64_t kNone = -1;
@@ -96,4 +96,4 @@ std::vector<int64_t> assign(std::span<const double> cost, int64_t rows, int64_t 
   return column_of;
 }
 
-}  // namespace qna
+}  // namespace qna::tasks

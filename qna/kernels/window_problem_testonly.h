@@ -179,16 +179,16 @@ template <typename T, typename Kernel>
 void run_forward(const WindowProblem<T>& p, Kernel kernel, WindowResult& result, int workers = 1) {
   GuardedOutput<T> out(p.outputs * p.out_layout.pixel_stride);
   ThreadRuntime runtime(workers);
-  kernel(ForwardArgs<T>{.shape = p.shape,
-                        .scores = p.scores.data(),
-                        .score_stride = p.score_stride,
-                        .values = p.values.data(),
-                        .value_layout = p.value_layout,
-                        .bias = or_null(p.bias),
-                        .tap_weights = or_null(p.tap_weights),
-                        .mask = or_null(p.mask),
-                        .out = out.data(),
-                        .out_layout = p.out_layout},
+  kernel(WindowAttentionArgs<T>{.shape = p.shape,
+                                .scores = p.scores.data(),
+                                .score_stride = p.score_stride,
+                                .values = p.values.data(),
+                                .value_layout = p.value_layout,
+                                .bias = or_null(p.bias),
+                                .tap_weights = or_null(p.tap_weights),
+                                .mask = or_null(p.mask),
+                                .out = out.data(),
+                                .out_layout = p.out_layout},
          runtime);
   result.out = collect_values(out, p.shape, p.outputs, p.out_layout);
   EXPECT_TRUE(out.intact()) << "forward wrote outside its output";
@@ -208,22 +208,22 @@ void run_backward(const WindowProblem<T>& p, Kernel kernel, WindowResult& result
   GuardedOutput<Table<T>> grad_bias(table);
   GuardedOutput<Table<T>> grad_tap_weights(table);
   ThreadRuntime runtime(workers);
-  kernel(BackwardArgs<T>{.shape = s,
-                         .grad_out = p.grad_out.data(),
-                         .out_layout = p.out_layout,
-                         .scores = p.scores.data(),
-                         .score_stride = p.score_stride,
-                         .values = p.values.data(),
-                         .value_layout = p.value_layout,
-                         .bias = or_null(p.bias),
-                         .tap_weights = or_null(p.tap_weights),
-                         .mask = or_null(p.mask),
-                         .grad_scores = grad_scores.data(),
-                         .grad_score_stride = grad_score_stride,
-                         .grad_values = grad_values.data(),
-                         .grad_value_layout = grad_value_layout,
-                         .grad_bias = grad_bias.data(),
-                         .grad_tap_weights = grad_tap_weights.data()},
+  kernel(WindowAttentionBackwardArgs<T>{.shape = s,
+                                        .grad_out = p.grad_out.data(),
+                                        .out_layout = p.out_layout,
+                                        .scores = p.scores.data(),
+                                        .score_stride = p.score_stride,
+                                        .values = p.values.data(),
+                                        .value_layout = p.value_layout,
+                                        .bias = or_null(p.bias),
+                                        .tap_weights = or_null(p.tap_weights),
+                                        .mask = or_null(p.mask),
+                                        .grad_scores = grad_scores.data(),
+                                        .grad_score_stride = grad_score_stride,
+                                        .grad_values = grad_values.data(),
+                                        .grad_value_layout = grad_value_layout,
+                                        .grad_bias = grad_bias.data(),
+                                        .grad_tap_weights = grad_tap_weights.data()},
          runtime);
   result.grad_scores = collect_rows(grad_scores, pixels, s.scores(), grad_score_stride);
   result.grad_values = collect_values(grad_values, s, pixels, grad_value_layout);

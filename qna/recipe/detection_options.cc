@@ -1,4 +1,4 @@
-#include "qna/tasks/detection_options.h"
+#include "qna/recipe/detection_options.h"
 
 #include <cmath>
 #include <filesystem>

@@ -1,8 +1,8 @@
-#include "qna/base/progress.h"
+#include "cli/progress.h"
 
 #include <gtest/gtest.h>
 
-namespace qna {
+namespace qna::cli {
 namespace {
 
 TEST(Progress, LineTellsHowFarAndHowLong) {
@@ -17,4 +17,4 @@ TEST(Progress, NothingToDo) {
 }
 
 }  // namespace
-}  // namespace qna
+}  // namespace qna::cli

@@ -9,8 +9,7 @@
 #include "qna/data/detection_augment.h"
 #include "qna/data/detection_dataset.h"
 #include "qna/data/preprocess.h"
-#include "qna/tasks/reading_options.h"
-#include "qna/tasks/set_loss.h"
+#include "qna/recipe/reading_options.h"
 
 namespace qna::tasks {
 
@@ -18,6 +17,20 @@ enum class Freeze {
   kNone,
   kFirstStage,  // stem and first stage, as DETR does with a ResNet
   kBackbone,
+};
+
+// DETR's loss, see tasks/set_loss.h.
+struct SetLossOptions {
+  // What a pair costs, for the matching.
+  double class_cost = 1;
+  double box_cost = 5;
+  double giou_cost = 2;
+  // What the terms weigh in the total.
+  double class_weight = 1;
+  double box_weight = 5;
+  double giou_weight = 2;
+  // What a prediction of "no object" weighs beside one of an object, which are far fewer.
+  double no_object = 0.1;
 };
 
 struct DetectionTaskOptions {

@@ -1,4 +1,4 @@
-#include "qna/nn/checkpoint.h"
+#include "qna/nn/recompute.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
@@ -44,7 +44,7 @@ struct NoAutocastCache {
   const bool before = at::autocast::is_autocast_cache_enabled();
 };
 
-struct Checkpointed : torch::autograd::Function<Checkpointed> {
+struct Recomputed : torch::autograd::Function<Recomputed> {
   struct Piece : torch::CustomClassHolder {
     Run run;
     Surroundings surroundings;
@@ -95,12 +95,12 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
 
 }  // namespace
 
-torch::Tensor checkpoint(const Run& run, const torch::Tensor& x,
-                         const std::vector<torch::Tensor>& parameters) {
+torch::Tensor recompute(const Run& run, const torch::Tensor& x,
+                        const std::vector<torch::Tensor>& parameters) {
   if (!torch::GradMode::is_enabled()) return run(x);
   variable_list inputs = {x};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return Checkpointed::apply(run, at::TensorList(inputs));
+  return Recomputed::apply(run, at::TensorList(inputs));
 }
 
 }  // namespace qna::nn

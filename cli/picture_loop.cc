@@ -1,4 +1,4 @@
-#include "cli/each_picture.h"
+#include "cli/picture_loop.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Against all permutations, with ties, for every small shape.
-#include "qna/base/assignment.h"
+#include "qna/tasks/assignment.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "qna/base/error.h"
 
-namespace qna {
+namespace qna::tasks {
 namespace {
 
 // The least sum over all ways, by trying them.
@@ -121,4 +121,4 @@ TEST(Assignment, WhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace qna
+}  // namespace qna::tasks

@@ -1,4 +1,4 @@
-#include "qna/base/progress.h"
+#include "cli/progress.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace qna {
+namespace qna::cli {
 
 std::string progress_line(int64_t done, int64_t total, double seconds, const std::string& note) {
   constexpr int64_t kWidth = 20;
@@ -42,4 +42,4 @@ void Progress::show(int64_t done, const std::string& note) {
   std::fflush(stderr);
 }
 
-}  // namespace qna
+}  // namespace qna::cli

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "qna/kernels/window_problem_test.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 

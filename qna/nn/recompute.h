@@ -11,7 +11,7 @@ namespace qna::nn {
 
 // y = run(x), with gradients to x and to `parameters`, which must be all that run uses. Random
 // numbers that run draws on the CPU are the same both times.
-torch::Tensor checkpoint(const std::function<torch::Tensor(const torch::Tensor&)>& run,
-                         const torch::Tensor& x, const std::vector<torch::Tensor>& parameters);
+torch::Tensor recompute(const std::function<torch::Tensor(const torch::Tensor&)>& run,
+                        const torch::Tensor& x, const std::vector<torch::Tensor>& parameters);
 
 }  // namespace qna::nn

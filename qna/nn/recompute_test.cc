@@ -1,5 +1,5 @@
 // Activation checkpointing gives the gradients that are there without it, bit by bit.
-#include "qna/nn/checkpoint.h"
+#include "qna/nn/recompute.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <torch/utils.h>
 
 #include "qna/nn/block.h"
-#include "qna/ops/tensors_test.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::nn {
 namespace {
@@ -30,8 +30,8 @@ Block make_block(bool attention, double drop_path) {
 }
 
 Tensor checkpointed(Block& block, const Tensor& x) {
-  return checkpoint([block](const Tensor& in) mutable { return block->forward(in); }, x,
-                    block->parameters());
+  return recompute([block](const Tensor& in) mutable { return block->forward(in); }, x,
+                   block->parameters());
 }
 
 struct Found {
@@ -62,7 +62,7 @@ void expect_same(Block& block, const Tensor& x, bool x_wants) {
   }
 }
 
-TEST(Checkpoint, SameGradients) {
+TEST(Recompute, SameGradients) {
   const Tensor x = torch::randn({6, 5, 4, 8});
   for (const bool attention : {false, true}) {
     for (const double drop_path : {0.0, 0.4}) {
@@ -90,7 +90,7 @@ TEST(Checkpoint, SameGradients) {
 
 // Autocast keeps the lowered weights of a region; those made without a graph must not be found by
 // what comes after.
-TEST(Checkpoint, AutocastKeepsNoWeightsWithoutGraph) {
+TEST(Recompute, AutocastKeepsNoWeightsWithoutGraph) {
   Block block = make_block(true, 0);
   const Tensor x = torch::randn({2, 5, 4, 8});
   const Autocast lower(torch::kBFloat16);
@@ -104,7 +104,7 @@ TEST(Checkpoint, AutocastKeepsNoWeightsWithoutGraph) {
 }
 
 // The backward pass may come when autocast is over.
-TEST(Checkpoint, AutocastOfTheForwardPass) {
+TEST(Recompute, AutocastOfTheForwardPass) {
   Block block = make_block(false, 0);
   const Tensor x = torch::randn({2, 5, 4, 8});
   const auto gradients = [&](bool with_checkpoint) {
@@ -126,7 +126,7 @@ TEST(Checkpoint, AutocastOfTheForwardPass) {
 }
 
 // Several pieces in a row, as in a network, with random numbers drawn between them.
-TEST(Checkpoint, Chain) {
+TEST(Recompute, Chain) {
   std::vector<Block> blocks = {make_block(false, 0.3), make_block(true, 0.3),
                                make_block(false, 0.3)};
   const Tensor input = torch::randn({6, 5, 4, 8});
@@ -153,7 +153,7 @@ TEST(Checkpoint, Chain) {
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same(plain[i], again[i])) << i;
 }
 
-TEST(Checkpoint, ComputesAgainInTheBackwardPassOnly) {
+TEST(Recompute, ComputesAgainInTheBackwardPassOnly) {
   const Tensor weight = torch::randn({3}, torch::requires_grad());
   const Tensor unused = torch::randn({3}, torch::requires_grad());
   int runs = 0;
@@ -162,14 +162,14 @@ TEST(Checkpoint, ComputesAgainInTheBackwardPassOnly) {
     return x * weight;
   };
   const Tensor x = torch::randn({2, 3}, torch::requires_grad());
-  const Tensor y = checkpoint(piece, x, {weight, unused});
+  const Tensor y = recompute(piece, x, {weight, unused});
   EXPECT_EQ(runs, 1);
   y.sum().backward();
   EXPECT_EQ(runs, 2);
   EXPECT_TRUE(torch::equal(weight.grad(), x.detach().sum(0)));
   EXPECT_FALSE(unused.grad().defined());
   torch::NoGradGuard no_grad;
-  EXPECT_FALSE(checkpoint(piece, x, {weight, unused}).requires_grad());
+  EXPECT_FALSE(recompute(piece, x, {weight, unused}).requires_grad());
   EXPECT_EQ(runs, 3);
 }
 

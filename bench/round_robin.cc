@@ -1,4 +1,4 @@
-#include "bench/turns.h"
+#include "bench/round_robin.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 
 #include "bench/measure.h"
 #include "bench/peer.h"
+#include "cli/progress.h"
 #include "qna/base/error.h"
-#include "qna/base/progress.h"
 #include "qna/base/version.h"
 #include "qna/report/machine.h"
 
@@ -75,7 +75,7 @@ struct Running {
 
 std::vector<ModelResult> take_turns(const std::vector<Runner>& runners, int rounds,
                                     const std::string& what) {
-  Progress progress(static_cast<int64_t>(runners.size()) * (rounds + 1));
+  cli::Progress progress(static_cast<int64_t>(runners.size()) * (rounds + 1));
   int64_t done = 0;
   std::vector<Running> subjects;
   for (const Runner& runner : runners) {

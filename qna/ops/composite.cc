@@ -9,8 +9,6 @@ namespace {
 
 using kernels::WindowShape;
 
-bool given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
-
 // 16-bit maps are computed in float32.
 at::ScalarType compute_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -14,6 +14,7 @@
 namespace qna::ops {
 
 using OptionalTensor = std::optional<at::Tensor>;
+inline bool given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
 
 struct WindowGeometry {
   std::array<int64_t, 2> kernel_size = {3, 3};  // height, width

@@ -7,8 +7,6 @@ namespace {
 
 using kernels::WindowShape;
 
-bool given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
-
 bool has_padding(const WindowShape& s) {
   return s.pad_top > 0 || s.pad_bottom > 0 || s.pad_left > 0 || s.pad_right > 0;
 }

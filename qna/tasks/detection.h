@@ -6,6 +6,7 @@
 #include "qna/checkpoint/detector_file.h"
 #include "qna/data/detection_loader.h"
 #include "qna/recipe/detection_options.h"
+#include "qna/tasks/set_loss.h"
 #include "qna/tasks/task.h"
 
 namespace qna::tasks {

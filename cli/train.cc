@@ -227,6 +227,9 @@ void add_options(Command program) {
 }  // namespace qna::cli
 
 int main(int argc, char** argv) {
+  // As Python does, for whose processes c10d is written: writing to one that died is an error that
+  // is told, not a silent end.
+  std::signal(SIGPIPE, SIG_IGN);
   qna::cli::Program program(qna::cli::program_name(argv[0]), "Train a model by a recipe");
   program.version([] { return qna::cli::version_text("qna-train"); });
   qna::cli::add_options(program.command());

@@ -25,7 +25,7 @@ build: setup ## build everything, optimised
 qna: ## build only the program qna and the C library, without LibTorch, into build/run
 	@tools/setup --run
 	$(call cmake,run)
-	@printf '      build/run/qna predict PHOTO    what is in a picture\n'
+	@printf '      build/run/qna predict PICTURE  what is in a picture\n'
 	@printf '      build/run/qna --help           what else the program does\n'
 
 demo: ## train a small network on Fashion-MNIST for about three minutes, and show it

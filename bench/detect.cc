@@ -11,7 +11,7 @@
 #include "bench/detect_step.h"
 #include "bench/temporary_folder.h"
 #include "cli/progress.h"
-#include "qna/checkpoint/detector_file.h"
+#include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
 #include "qna/config/detectors.h"
 #include "qna/engine/model.h"
@@ -47,7 +47,7 @@ void write_problem(const std::string& name, std::array<int64_t, 2> image,
   format::write_safetensors(io, views);
   checkpoint::ModelInfo info{.name = name};
   info.preprocess.crop = {0, 0};
-  checkpoint::save_detector(weights, model, info);
+  checkpoint::save_model(weights, model, info);
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ namespace {
 
 void train(const WorkerOptions& options) {
   const int64_t base_bytes = resident_bytes();
-  models::Detr model = checkpoint::load_detector(options.weights).model;
+  models::Detr model = checkpoint::load_model<models::Detr>(options.weights).model;
   const torch::Tensor x = torch::randn({options.batch, options.height, options.width, 3});
   const auto difference = difference_from_check(
       options, [&](const torch::Tensor& images) { return last_predictions(model, images); });

@@ -13,7 +13,7 @@
 #include "qna/base/error.h"
 #include "qna/base/version.h"
 #include "qna/kernels/implementation.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
 #include "qna/ops/composite.h"
 #include "qna/ops/torch_runtime.h"
 #include "qna/report/machine.h"
@@ -57,10 +57,11 @@ struct Problem {
   }
 
   at::Tensor composite(const at::Tensor& input) {
-    const ops::LayerParameters p = layer->parameters_for_layer();
-    const auto s = ops::layer_shape(input, p, std::nullopt, layer->geometry(), 1);
-    return ops::layer_composite(input, p.score_weight, p.value_weight, p.value_bias, p.out_weight,
-                                p.out_bias, p.bias, p.tap_weights, std::nullopt, s, 1);
+    const ops::QnALayerParameters p = layer->parameters_for_layer();
+    const auto s = ops::qna_layer_shape(input, p, std::nullopt, layer->geometry(), 1);
+    return ops::qna_layer_composite(input, p.score_weight, p.value_weight, p.value_bias,
+                                    p.out_weight, p.out_bias, p.bias, p.tap_weights, std::nullopt,
+                                    s, 1);
   }
   // A convolution pads alike on both sides: no peer for even windows.
   bool has_conv() const { return shape.kernel % 2 == 1; }

@@ -27,9 +27,9 @@ class Loader {
     for (int64_t i = 0; i < count; ++i) paths_.push_back(found[i * size / count]);
   }
 
-  double seconds(int64_t pictures) {
+  double seconds(int64_t images) {
     const auto start = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < pictures; ++i) next();
+    for (int64_t i = 0; i < images; ++i) next();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
@@ -37,7 +37,7 @@ class Loader {
 
  private:
   void next() {
-    data::Random random(1, 0, position_, data::kAugment);
+    Random random(1, 0, position_, kAugment);
     const image::Image image = image::read_image(paths_[position_ % paths_.size()]);
     ++position_;
     data::to_floats(data::augment(image, augment_, random), preprocess_, pixels_.data());
@@ -53,8 +53,8 @@ class Loader {
 struct LoaderSubject {
   std::string name;
   std::string version;
-  std::function<double(int64_t)> seconds;  // for that many pictures
-  int64_t turn = 0;                        // pictures
+  std::function<double(int64_t)> seconds;  // for that many images
+  int64_t turn = 0;                        // images
   std::vector<double> speeds = {};
 };
 
@@ -68,7 +68,7 @@ std::vector<LoaderResult> run_loader_bench(const LoaderBenchOptions& options) {
         options.rounds);
   Loader loader(options);
   std::vector<LoaderSubject> subjects;
-  subjects.push_back({"qna", "", [&](int64_t pictures) { return loader.seconds(pictures); }});
+  subjects.push_back({"qna", "", [&](int64_t images) { return loader.seconds(images); }});
   std::unique_ptr<Peer> peer;
   if (!options.peer_command.empty()) {
     std::vector<std::string> command = options.peer_command;
@@ -76,12 +76,11 @@ std::vector<LoaderResult> run_loader_bench(const LoaderBenchOptions& options) {
                    {"--folder", options.folder, "--size", std::to_string(options.size), "--count",
                     std::to_string(options.count)});
     peer = std::make_unique<Peer>(command);
-    subjects.push_back({"timm", peer->version(), [&](int64_t pictures) {
-                          return peer->seconds(static_cast<int>(pictures));
-                        }});
+    subjects.push_back({"timm", peer->version(),
+                        [&](int64_t images) { return peer->seconds(static_cast<int>(images)); }});
   }
   // Once through all files, so that they are in memory; then a turn is about half a second, of
-  // whole rounds through the files, because pictures differ.
+  // whole rounds through the files, because images differ.
   for (LoaderSubject& subject : subjects) {
     const double once = subject.seconds(loader.count());
     subject.turn = loader.count() * std::max<int64_t>(1, std::lround(0.5 / std::max(once, 1e-3)));

@@ -1,4 +1,4 @@
-// `qna bench loader`: training pictures per second of one core, beside timm's and torchvision's
+// `qna bench loader`: training images per second of one core, beside timm's and torchvision's
 // pipeline with Pillow, in one run. Needs no LibTorch.
 #pragma once
 
@@ -16,9 +16,9 @@ inline data::Augment loader_augment(int64_t size) {
 }
 
 struct LoaderBenchOptions {
-  std::string folder;   // of pictures
+  std::string folder;   // of images
   int64_t size = 224;   // height and width of the result
-  int64_t count = 256;  // different pictures, evenly spread over the folder
+  int64_t count = 256;  // different images, evenly spread over the folder
   int rounds = 7;
   // How the peer is started, up to its options; empty: no peer.
   std::vector<std::string> peer_command = {};

@@ -9,7 +9,7 @@
 #include "qna/base/error.h"
 #include "qna/base/version.h"
 #include "qna/models/auto_encoder.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
 #include "qna/report/machine.h"
 
 namespace qna::bench {

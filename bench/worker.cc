@@ -13,7 +13,7 @@ namespace {
 
 void train(const WorkerOptions& options) {
   const int64_t base_bytes = resident_bytes();
-  models::QnAViT model = checkpoint::load_model(options.weights).model;
+  models::QnAViT model = checkpoint::load_model<models::QnAViT>(options.weights).model;
   const torch::Tensor x =
       torch::randn({options.batch, options.height, options.width, model->config().in_channels});
   const auto difference = difference_from_check(

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/image_loop.h"
 #include "cli/model_argument.h"
 #include "cli/output_folder.h"
-#include "cli/progress.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -35,7 +35,7 @@ struct AttendArguments {
   predict::SheetStyle style;
 };
 
-// How a picture becomes the network's input: at its own aspect, or cut to an exact size.
+// How an image becomes the network's input: at its own aspect, or cut to an exact size.
 struct InputSize {
   int64_t shorter = 0;
   std::array<int64_t, 2> exact = {0, 0};  // {0, 0}: by the shorter side
@@ -48,15 +48,14 @@ InputSize input_size(const std::string& text, const config::QnAViTConfig& config
   return {.shorter = size[0]};
 }
 
-// The middle of the picture, as much as has the aspect of the size.
-Image cut_to(const Image& picture, std::array<int64_t, 2> size, image::Filter filter) {
-  const auto height = static_cast<double>(picture.height),
-             width = static_cast<double>(picture.width);
+// The middle of the image, as much as has the aspect of the size.
+Image cut_to(const Image& image, std::array<int64_t, 2> size, image::Filter filter) {
+  const auto height = static_cast<double>(image.height), width = static_cast<double>(image.width);
   const double scale =
       std::min(height / static_cast<double>(size[0]), width / static_cast<double>(size[1]));
   const double top = (height - scale * static_cast<double>(size[0])) / 2;
   const double left = (width - scale * static_cast<double>(size[1])) / 2;
-  return image::resize(picture, size[0], size[1], filter,
+  return image::resize(image, size[0], size[1], filter,
                        image::Box{left, top, width - left, height - top});
 }
 
@@ -64,23 +63,23 @@ Image read_at(const std::string& path, const InputSize& size, config::Preprocess
   preprocess.crop = {0, 0};
   preprocess.resize = size.shorter;
   const bool exact = size.exact[0] > 0;
-  // Cutting shrinks the picture less than to the longer side.
+  // Cutting shrinks the image less than to the longer side.
   const int64_t min_side = exact ? std::max(size.exact[0], size.exact[1]) : size.shorter;
-  const Image picture =
+  const Image image =
       image::read_image(path, {.channels = preprocess.channels(), .min_side = min_side});
   constexpr int64_t kMaxPixels = int64_t{1} << 26;  // of a network's input; some gigabytes of maps
   const auto [height, width] =
-      exact ? size.exact : data::output_size({picture.height, picture.width}, preprocess);
+      exact ? size.exact : data::output_size({image.height, image.width}, preprocess);
   check(height * width <= kMaxPixels,
         "{}: at this size it has {} x {} pixels, the most are {}; give a smaller --size", path,
         height, width, kMaxPixels);
-  return exact ? cut_to(picture, size.exact, preprocess.filter) : data::fit(picture, preprocess);
+  return exact ? cut_to(image, size.exact, preprocess.filter) : data::fit(image, preprocess);
 }
 
 // A page that shows the files, which lie beside it.
 class Page {
  public:
-  void add_picture(const std::string& name) { body_ += "<h2>" + report::escape(name) + "</h2>\n"; }
+  void add_image(const std::string& name) { body_ += "<h2>" + report::escape(name) + "</h2>\n"; }
   void add_sheet(const std::string& file) {
     body_ += "<p>" + report::escape(file) + "</p>\n<a href=\"" + address(file) +
              "\"><img loading=\"lazy\" src=\"" + address(file) + "\" alt=\"\"></a>\n";
@@ -133,47 +132,40 @@ void run_attend(const AttendArguments& a) {
   make_output_folder(a.out);
 
   Page page;
-  const auto write = [&](const std::string& file, const Image& sheet) {
+  const auto write = [&](const std::string& file, const Image& sheet, Progress& progress) {
     const std::string path = (fs::path(a.out) / file).string();
     image::write_png(path, sheet);
+    progress.wipe();
     page.add_sheet(file);
     fmt::print("{}\n", path);
     std::fflush(stdout);
   };
   engine::Context context;
   UniqueStems stems;
-  int64_t failed = 0;
-  Progress progress(static_cast<int64_t>(paths.size()));
-  for (size_t i = 0; i < paths.size(); ++i) {
-    progress.show(static_cast<int64_t>(i), paths[i]);
-    Image seen;
-    try {
-      seen = read_at(paths[i], size, preprocess);
-    } catch (const Error& error) {
-      fmt::print(stderr, "qna: {}\n", error.what());
-      ++failed;
-      continue;
-    }
-    const Image photo = image::to_channels(seen, 3);
+  const auto read = [&](const std::string& path) { return read_at(path, size, preprocess); };
+  const auto look_at = [&](size_t i, const Image& seen, Progress& progress) {
+    const Image image = image::to_channels(seen, 3);
     const std::string stem = stems.of(paths[i]);
     const std::string name = fs::path(paths[i]).filename().string();
-    page.add_picture(paths[i]);
     const predict::Input input(seen, preprocess);
-    for (const engine::LayerAttention& attention :
-         predict::attention_of(model, input.images(), options, context)) {
+    const auto maps = predict::attention_of(model, input.images(), options, context);
+    page.add_image(paths[i]);
+    for (const engine::LayerAttention& attention : maps) {
       const std::string file = stem + "." + attention.layer.name;
-      write(file + ".png", predict::attention_sheet(photo, name, attention, a.style));
+      write(file + ".png", predict::attention_sheet(image, name, attention, a.style), progress);
       if (!attention.kernels.attention.empty()) {
-        write(file + ".kernels.png", predict::kernel_sheet(photo, name, attention, a.style));
+        write(file + ".kernels.png", predict::kernel_sheet(image, name, attention, a.style),
+              progress);
       }
     }
-  }
+  };
+  const int64_t failed = for_each_image(paths, read, look_at);
   if (failed < static_cast<int64_t>(paths.size())) {
     const std::string index = (fs::path(a.out) / "index.html").string();
     write_file(index, page.html());
     fmt::print("{}\n", index);
   }
-  check(failed == 0, "{} of {} pictures could not be read", failed, paths.size());
+  check_all_used(failed, paths);
 }
 
 }  // namespace
@@ -187,7 +179,7 @@ void add_attend(Command program) {
       .required()
       .type_name("[FILE] IMAGE");
   verb.option("-o,--out", a->out, "Folder for the pictures, made if need be").required();
-  // One value per use, or several with commas: what follows may be a picture.
+  // One value per use, or several with commas: what follows may be an image.
   verb.option("--layer", a->layers,
               "Layers such as 2.5 (stage.block from 0), 2.downsample, head [the last QnA\n"
               "block of every stage and the last self-attention block]")
@@ -219,7 +211,7 @@ void add_attend(Command program) {
       "Examples:\n"
       "  qna attend church.jpg -o church/\n"
       "  qna attend model.safetensors cat.jpg -o cat/\n"
-      "  qna attend model.safetensors photos/ -o maps/ --layer 1.2,2.5 --no-kernels\n"
+      "  qna attend model.safetensors pictures/ -o maps/ --layer 1.2,2.5 --no-kernels\n"
       "  qna attend model.safetensors street.jpg -o street/ --size 768 --head 0,3 --cell 1024");
   verb.callback([a] {
     a->file = take_weights(a->images);

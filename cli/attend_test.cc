@@ -28,18 +28,18 @@ class Attend : public ::testing::Test {
     config.classes = 5;
     std::ofstream(path("model.safetensors"), std::ios::binary)
         << testing::random_model_bytes(config, {});
-    save_picture("cat.png", 40, 56);
+    save_image("cat.png", 40, 56);
   }
   void TearDown() override { fs::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  void save_picture(const std::string& name, int64_t height, int64_t width) {
-    image::Image picture = image::make_image(height, width, 3);
-    for (size_t i = 0; i < picture.pixels.size(); ++i) {
-      picture.pixels[i] = static_cast<uint8_t>(i * i >> 5);
+  void save_image(const std::string& name, int64_t height, int64_t width) {
+    image::Image image = image::make_image(height, width, 3);
+    for (size_t i = 0; i < image.pixels.size(); ++i) {
+      image.pixels[i] = static_cast<uint8_t>(i * i >> 5);
     }
-    image::write_png(path(name), picture);
+    image::write_png(path(name), image);
   }
 
   // Runs the verb with the model and the folder out/. False where the command is wrong.
@@ -96,29 +96,29 @@ TEST_F(Attend, TypicalLayers) {
 }
 
 TEST_F(Attend, ChosenLayersHeadsAndSizes) {
-  // Options that take lists do not swallow the pictures behind them.
+  // Options that take lists do not swallow the images behind them.
   ASSERT_TRUE(attend({"--no-kernels", "--layer", "0.0,1.downsample", "--head", "1", path("cat.png"),
                       "--size", "33x47", "--cell", "100", "--weighted", "--shared-scale"}));
   EXPECT_EQ(written(), (std::vector<std::string>{"cat.stages.0.blocks.0.png",
                                                  "cat.stages.1.downsample.png", "index.html"}));
-  // Photo, mean and one head, each 70 x 100: 33 x 47 at 100 pixels.
-  const image::Image picture = sheet("cat.stages.0.blocks.0.png");
-  EXPECT_EQ((picture.width - 12) % 112, 0);
+  // Image, mean and one head, each 70 x 100: 33 x 47 at 100 pixels.
+  const image::Image image = sheet("cat.stages.0.blocks.0.png");
+  EXPECT_EQ((image.width - 12) % 112, 0);
 }
 
 TEST_F(Attend, ShorterSideKeepsTheAspect) {
   ASSERT_TRUE(
       attend({path("cat.png"), "--layer", "0.0", "--size", "80", "--cell", "280", "--head", "0"}));
   // 80 x 112 on a sheet whose places are 280 wide.
-  const image::Image picture = sheet("cat.stages.0.blocks.0.png");
-  EXPECT_EQ((picture.width - 12) % 292, 0);
-  EXPECT_EQ((picture.height - 12 - 38) % (15 + 200 + 25 + 12), 0);
+  const image::Image image = sheet("cat.stages.0.blocks.0.png");
+  EXPECT_EQ((image.width - 12) % 292, 0);
+  EXPECT_EQ((image.height - 12 - 38) % (15 + 200 + 25 + 12), 0);
 }
 
-TEST_F(Attend, PicturesOfOneNameAreKeptApart) {
+TEST_F(Attend, ImagesOfOneNameAreKeptApart) {
   fs::create_directory(folder_ / "b");
-  save_picture("b/cat.png", 64, 32);
-  save_picture("b/50% <cat> #1.png", 32, 32);
+  save_image("b/cat.png", 64, 32);
+  save_image("b/50% <cat> #1.png", 32, 32);
   ASSERT_TRUE(attend({path("cat.png"), path("b"), "--layer", "0.0", "--no-kernels"}));
   EXPECT_EQ(written(), (std::vector<std::string>{"50% <cat> #1.stages.0.blocks.0.png",
                                                  "cat-2.stages.0.blocks.0.png",
@@ -128,7 +128,7 @@ TEST_F(Attend, PicturesOfOneNameAreKeptApart) {
   EXPECT_EQ(page().find("<cat>"), std::string::npos);
 }
 
-TEST_F(Attend, ABrokenPictureDoesNotStopTheRest) {
+TEST_F(Attend, ABrokenImageDoesNotStopTheRest) {
   std::ofstream(path("broken.png")) << "\x89PNG\r\n\x1a\nno more";
   const std::string said =
       complaint({path("broken.png"), path("cat.png"), "--layer", "0.0", "--no-kernels"});
@@ -137,8 +137,8 @@ TEST_F(Attend, ABrokenPictureDoesNotStopTheRest) {
 }
 
 TEST_F(Attend, AnyShape) {
-  save_picture("dot.png", 1, 1);
-  save_picture("line.png", 1, 40);
+  save_image("dot.png", 1, 1);
+  save_image("line.png", 1, 40);
   ASSERT_TRUE(attend({path("dot.png"), path("line.png"), "--size", "3"}));
   EXPECT_EQ(written().size(), 2 * 7 + 1);
 }

@@ -3,11 +3,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli/picture_loop.h"
+#include "cli/image_loop.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/data/image_stream.h"
 #include "qna/engine/model.h"
+#include "qna/image/color.h"
 #include "qna/image/read.h"
 #include "qna/image/resize.h"
 #include "qna/image/write_png.h"
@@ -27,12 +28,12 @@ struct CompareArguments {
   std::string sheet;  // PNG file; empty: none
 };
 
-constexpr int64_t kCell = 192;  // the least side of a picture, so that its caption has room
+constexpr int64_t kCell = 192;  // the least side of an image, so that its caption has room
 
-image::Image enlarged(const image::Image& picture) {
-  const int64_t zoom = (kCell + picture.width - 1) / picture.width;
-  return zoom <= 1 ? picture
-                   : image::resize(picture, zoom * picture.height, zoom * picture.width,
+image::Image enlarged(const image::Image& image) {
+  const int64_t zoom = (kCell + image.width - 1) / image.width;
+  return zoom <= 1 ? image
+                   : image::resize(image, zoom * image.height, zoom * image.width,
                                    image::Filter::kBilinear);
 }
 
@@ -40,7 +41,7 @@ image::Image in_columns(const std::vector<viz::Captioned>& cells, size_t columns
   return viz::contact_sheet(cells, {.columns = static_cast<int64_t>(columns), .title = {}});
 }
 
-// A picture and what every run makes of it.
+// An image and what every run makes of it.
 class Networks {
  public:
   explicit Networks(const std::vector<std::string>& runs) : names_(report::run_names(runs)) {
@@ -50,16 +51,12 @@ class Networks {
     }
   }
 
-  std::vector<viz::Captioned> look_at(const std::string& path) {
+  std::vector<viz::Captioned> look_at(const std::string& path, const image::Image& image) {
     std::vector<viz::Captioned> row;
-    image::Image photo;
     for (size_t i = 0; i < models_.size(); ++i) {
       const config::Preprocess& preprocess = models_[i].info().preprocess;
-      if (i == 0 || photo.channels != preprocess.channels()) {
-        photo = image::read_image(path, {.channels = preprocess.channels()});
-      }
-      const predict::Reconstructed result =
-          predict::reconstruct(models_[i], photo, preprocess, context_);
+      const predict::Reconstructed result = predict::reconstruct(
+          models_[i], image::to_channels(image, preprocess.channels()), preprocess, context_);
       if (i == 0) row.push_back({enlarged(result.original), fs::path(path).filename().string()});
       row.push_back({enlarged(result.made), fmt::format("{}, {:.1f} dB", names_[i], result.psnr)});
     }
@@ -81,10 +78,11 @@ void run_compare(const CompareArguments& a) {
   if (!a.images.empty()) {
     paths = data::find_images(a.images);
     Networks networks(a.runs);
-    report::Gallery gallery{.title = "Reconstructions", .pictures = {}};
-    failed = for_each_picture(paths, [&](size_t i, Progress&) {
-      const std::vector<viz::Captioned> row = networks.look_at(paths[i]);
-      gallery.pictures.push_back({in_columns(row, row.size()), row.front().caption});
+    report::Gallery gallery{.title = "Reconstructions", .images = {}};
+    const auto read = [](const std::string& path) { return image::read_image(path); };
+    failed = for_each_image(paths, read, [&](size_t i, const image::Image& image, Progress&) {
+      const std::vector<viz::Captioned> row = networks.look_at(paths[i], image);
+      gallery.images.push_back({in_columns(row, row.size()), row.front().caption});
       cells.insert(cells.end(), row.begin(), row.end());
     });
     page.galleries.push_back(std::move(gallery));

@@ -8,8 +8,8 @@
 #include <memory>
 #include <set>
 
+#include "cli/image_loop.h"
 #include "cli/output_folder.h"
-#include "cli/picture_loop.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
@@ -20,7 +20,7 @@
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
 #include "qna/predict/detect.h"
-#include "qna/predict/detection_pictures.h"
+#include "qna/predict/detection_images.h"
 #include "qna/predict/evaluate.h"
 
 namespace qna::cli {
@@ -31,20 +31,20 @@ namespace fs = std::filesystem;
 struct DetectArguments {
   std::string file;
   std::vector<std::string> images;
-  std::string out;          // empty: no pictures
+  std::string out;          // empty: no images
   std::string json;         // empty: no file
-  std::string annotations;  // whose picture ids the JSON gets
+  std::string annotations;  // whose image ids the JSON gets
   double threshold = 0.5;
   int64_t size = 0;  // 0: as the file says
   bool attention = false;
 };
 
-// The ids of pictures in COCO's JSON, and the sizes in whose pixels boxes are to be.
-class PictureIds {
+// The ids of images in COCO's JSON, and the sizes in whose pixels boxes are to be.
+class ImageIds {
  public:
   // By the annotations; without them the numbers that the names are, as in COCO, if they all are
   // different numbers, or else the places in the list, from 1.
-  PictureIds(const std::vector<std::string>& paths, const std::string& annotations) {
+  ImageIds(const std::vector<std::string>& paths, const std::string& annotations) {
     if (annotations.empty()) {
       number(paths);
     } else {
@@ -52,7 +52,7 @@ class PictureIds {
     }
   }
 
-  const coco::Picture& of(size_t place) const { return pictures_[place]; }
+  const coco::Image& of(size_t place) const { return images_[place]; }
 
  private:
   void number(const std::vector<std::string>& paths) {
@@ -60,10 +60,10 @@ class PictureIds {
     for (const std::string& path : paths) {
       const int64_t number = number_of(fs::path(path).stem().string());
       if (number > 0) different.insert(number);
-      pictures_.emplace_back().id = number;
+      images_.emplace_back().id = number;
     }
     if (different.size() == paths.size()) return;
-    for (size_t i = 0; i < paths.size(); ++i) pictures_[i].id = static_cast<int64_t>(i) + 1;
+    for (size_t i = 0; i < paths.size(); ++i) images_[i].id = static_cast<int64_t>(i) + 1;
   }
 
   // 0: it is none.
@@ -75,22 +75,22 @@ class PictureIds {
   }
 
   void read(const std::vector<std::string>& paths, const std::string& annotations) {
-    std::map<std::string, coco::Picture> by_name;
-    for (const coco::Picture& picture : coco::read_annotations(annotations).pictures) {
-      if (picture.file_name.empty()) continue;
-      const std::string name = fs::path(picture.file_name).filename().string();
-      check(by_name.emplace(name, picture).second,
+    std::map<std::string, coco::Image> by_name;
+    for (const coco::Image& image : coco::read_annotations(annotations).images) {
+      if (image.file_name.empty()) continue;
+      const std::string name = fs::path(image.file_name).filename().string();
+      check(by_name.emplace(name, image).second,
             "{}: pictures are found by their names, but {} comes twice", annotations,
             format::in_quotes(name));
     }
     for (const std::string& path : paths) {
       const auto found = by_name.find(fs::path(path).filename().string());
       check(found != by_name.end(), "{}: --annotations has no picture of that name", path);
-      pictures_.push_back(found->second);
+      images_.push_back(found->second);
     }
   }
 
-  std::vector<coco::Picture> pictures_;
+  std::vector<coco::Image> images_;
 };
 
 class Detector {
@@ -106,20 +106,20 @@ class Detector {
     if (!a.out.empty()) make_output_folder(a.out);
   }
 
-  void look_at(const std::string& path, size_t place, Progress& progress) {
-    const image::Image photo = image::read_image(path);
-    const coco::Picture& known = ids_.of(place);
+  void look_at(const std::string& path, size_t place, const image::Image& image,
+               Progress& progress) {
+    const coco::Image& known = ids_.of(place);
     const predict::FoundObjects objects = predict::find_objects(
-        model_, photo, preprocess_, {.threshold = arguments_.threshold, .sorted = true}, context_,
+        model_, image, preprocess_, {.threshold = arguments_.threshold, .sorted = true}, context_,
         arguments_.attention);
     std::vector<predict::DrawnBox> boxes;
     for (const predict::Detection& found : objects.found) {
       boxes.push_back(predict::drawn_box(found, model_.info().labels));
-      add_result(found, photo, known);
+      add_result(found, image, known);
     }
     progress.wipe();
     print(path, known.id, boxes);
-    if (!arguments_.out.empty()) write_pictures(path, photo, boxes, objects);
+    if (!arguments_.out.empty()) write_images(path, image, boxes, objects);
   }
 
   // All results so far, in COCO's format.
@@ -135,16 +135,16 @@ class Detector {
     preprocess.resize = size;
   }
 
-  void add_result(const predict::Detection& found, const image::Image& photo,
-                  const coco::Picture& known) {
+  void add_result(const predict::Detection& found, const image::Image& image,
+                  const coco::Image& known) {
     // The annotations may be of a larger copy of the file.
-    const auto [height, width] = predict::annotated_size(known, {photo.height, photo.width});
-    const double across = static_cast<double>(width) / static_cast<double>(photo.width);
-    const double down = static_cast<double>(height) / static_cast<double>(photo.height);
+    const auto [height, width] = predict::annotated_size(known, {image.height, image.width});
+    const double across = static_cast<double>(width) / static_cast<double>(image.width);
+    const double down = static_cast<double>(height) / static_cast<double>(image.height);
     const double left = found.box[0] * across, right = found.box[2] * across;
     const double top = found.box[1] * down, bottom = found.box[3] * down;
     const std::vector<int64_t>& ids = model_.info().category_ids;
-    results_.push_back({.picture_id = known.id,
+    results_.push_back({.image_id = known.id,
                         .category_id = ids.empty() ? found.label : ids[found.label],
                         .box = {left, top, right - left, bottom - top},
                         .score = found.score});
@@ -160,26 +160,26 @@ class Detector {
     std::fflush(stdout);
   }
 
-  void write_pictures(const std::string& path, const image::Image& photo,
-                      std::vector<predict::DrawnBox> boxes, const predict::FoundObjects& objects) {
+  void write_images(const std::string& path, const image::Image& image,
+                    std::vector<predict::DrawnBox> boxes, const predict::FoundObjects& objects) {
     const std::string stem = (fs::path(arguments_.out) / stems_.of(path)).string();
-    const auto write = [](const std::string& file, const image::Image& picture) {
-      image::write_png(file, picture);
+    const auto write = [](const std::string& file, const image::Image& drawn) {
+      image::write_png(file, drawn);
       fmt::print("  {}\n", file);
     };
     if (arguments_.attention) {
       for (size_t i = 0; i < boxes.size(); ++i) {
         write(fmt::format("{}.attention-{}.png", stem, i + 1),
-              predict::draw_query_attention(photo, objects.attention[i], objects.attention_stride,
+              predict::draw_query_attention(image, objects.attention[i], objects.attention_stride,
                                             boxes[i]));
       }
     }
     std::reverse(boxes.begin(), boxes.end());  // the surest on top
-    write(stem + ".png", predict::draw_boxes(photo, boxes));
+    write(stem + ".png", predict::draw_boxes(image, boxes));
   }
 
   const DetectArguments& arguments_;
-  const PictureIds ids_;
+  const ImageIds ids_;
   const engine::Model model_;
   config::Preprocess preprocess_;
   engine::Context context_;
@@ -191,9 +191,12 @@ void run_detect(const DetectArguments& a) {
   check(!a.attention || !a.out.empty(), "--attention needs a folder for its pictures: --out");
   const std::vector<std::string> paths = data::find_images(a.images);
   Detector detector(a, paths);
-  if (!a.out.empty()) check_keeps_pictures(a.out, paths);
-  const int64_t failed = for_each_picture(
-      paths, [&](size_t i, Progress& progress) { detector.look_at(paths[i], i, progress); });
+  if (!a.out.empty()) check_keeps_images(a.out, paths);
+  const int64_t failed = for_each_image(
+      paths, [](const std::string& path) { return image::read_image(path); },
+      [&](size_t i, const image::Image& image, Progress& progress) {
+        detector.look_at(paths[i], i, image, progress);
+      });
   if (!a.json.empty()) detector.write_json();
   check_all_used(failed, paths);
 }
@@ -223,7 +226,7 @@ void add_detect(Command program) {
       "is 1. For `qna coco-eval`, write all detections: --threshold 0.\n\n"
       "Examples:\n"
       "  qna detect detr.safetensors street.jpg -o found/\n"
-      "  qna detect detr.safetensors photos/ --threshold 0.8 --json found.json\n"
+      "  qna detect detr.safetensors pictures/ --threshold 0.8 --json found.json\n"
       "  qna detect detr.safetensors street.jpg -o found/ --attention");
   verb.callback([a] { run_detect(*a); });
 }

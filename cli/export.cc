@@ -6,6 +6,7 @@
 
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
+#include "qna/base/text.h"
 #include "qna/engine/model_file.h"
 
 namespace qna::cli {

@@ -1,14 +1,14 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "cli/image_batches.h"
+#include "cli/image_loop.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/data/image_stream.h"
 #include "qna/predict/features.h"
 
@@ -25,10 +25,6 @@ struct FeaturesArguments {
   BatchOptions batches;
 };
 
-std::string text_of(std::span<const int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 // Those of all batches, one behind the other.
 class Collected {
  public:
@@ -36,8 +32,8 @@ class Collected {
     const auto& shape = features.shape;
     check(names_.empty() || std::equal(shape.begin() + 1, shape.end(), shape_.begin() + 1),
           "--map: all pictures must have one size, {} gives {} after {}", paths.front(),
-          text_of(std::span(shape).subspan(1)),
-          text_of(names_.empty() ? std::span<const int64_t>() : std::span(shape_).subspan(1)));
+          in_brackets(std::span(shape).subspan(1)),
+          in_brackets(names_.empty() ? std::span<const int64_t>() : std::span(shape_).subspan(1)));
     const int64_t before = names_.empty() ? 0 : shape_[0];
     shape_ = shape;
     shape_[0] += before;
@@ -80,8 +76,8 @@ void run_features(const FeaturesArguments& a) {
   const int64_t failed = for_each_batch(paths, model.info().preprocess, a.batches, collect, report);
   check(!all.empty(), "none of the {} pictures could be read, nothing was written", paths.size());
   all.write(a.out);
-  fmt::print("wrote {}: features {}\n", a.out, text_of(all.shape()));
-  check(failed == 0, "{} of {} pictures could not be read", failed, paths.size());
+  fmt::print("wrote {}: features {}\n", a.out, in_brackets(all.shape()));
+  check_all_used(failed, paths);
 }
 
 }  // namespace
@@ -100,9 +96,9 @@ void add_features(Command program) {
       "The file holds one tensor, 'features': [pictures, features], or [pictures, height, width,\n"
       "features] with --map. Its metadata entry 'images' lists the pictures in that order.\n\n"
       "Examples:\n"
-      "  qna features model.safetensors photos/ -o photos.safetensors\n"
+      "  qna features model.safetensors pictures/ -o pictures.safetensors\n"
       "  python3 -c \"from safetensors.numpy import load_file; "
-      "print(load_file('photos.safetensors'))\"");
+      "print(load_file('pictures.safetensors'))\"");
   verb.callback([a] { run_features(*a); });
 }
 

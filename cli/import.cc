@@ -6,6 +6,7 @@
 
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
+#include "qna/base/text.h"
 #include "qna/config/parameters.h"
 #include "qna/config/registry.h"
 #include "qna/engine/import_flax.h"
@@ -28,7 +29,12 @@ void run_import(const ImportArguments& a) {
   std::string name = a.model;
   config::QnAViTConfig config;
   if (!a.config.empty()) {
-    config = config::read_config(a.config);
+    const config::NetworkConfig network = config::read_network(a.config);
+    const auto* classifier = std::get_if<config::QnAViTConfig>(&network);
+    check(classifier != nullptr,
+          "{}: it describes {}, but the authors' checkpoints are classifiers", a.config,
+          config::describe(config::kind_of(network)));
+    config = *classifier;
   } else {
     if (name.empty()) name = engine::recognize_flax(state, a.file);
     config = config::find_model(name).config;

@@ -7,8 +7,8 @@
 #include "cli/random_weights.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
-#include "qna/engine/model.h"
-#include "qna/format/toml.h"
+#include "qna/base/text.h"
+#include "qna/kinds/kind.h"
 
 namespace qna::cli {
 namespace {
@@ -54,25 +54,7 @@ void print_memory(const engine::Model& model, std::array<int64_t, 2> size) {
   const std::vector<float> x(static_cast<size_t>(height * width * model.channels()));
   const engine::Images images{.height = height, .width = width, .pixels = x.data()};
   engine::Context context;
-  switch (model.kind()) {
-    case engine::Kind::kClassifier: {
-      std::vector<float> logits(static_cast<size_t>(model.classes()));
-      model.classify(images, logits.data(), context);
-      break;
-    }
-    case engine::Kind::kDetector: {
-      const auto queries = static_cast<size_t>(model.detector().queries);
-      std::vector<float> logits(queries * static_cast<size_t>(model.classes() + 1));
-      std::vector<float> boxes(queries * 4);
-      model.detect(images, {.logits = logits.data(), .boxes = boxes.data()}, context);
-      break;
-    }
-    case engine::Kind::kAutoEncoder: {
-      std::vector<float> made(x.size());
-      model.reconstruct(images, made.data(), context);
-      break;
-    }
-  }
+  kinds::row_of(model.kind()).run(model, images, context);
   fmt::print(
       "\nmemory: packed weights {:.1f} MB, maps while one image runs {:.1f} MB ({} thread{})\n",
       static_cast<double>(model.bytes()) / 1e6, static_cast<double>(context.bytes()) / 1e6,
@@ -91,62 +73,31 @@ void print_file_info(const engine::ModelInfo& info) {
   if (!info.training.is_null()) fmt::print("training: {}\n", info.training.dump());
 }
 
-std::string describe_backbone(const config::DetrConfig& c) {
-  std::string name = "QnA-ViT";
-  if (const auto* resnet = std::get_if<config::ResNetConfig>(&c.backbone)) {
-    name = fmt::format("ResNet-{}{}", resnet->depth, resnet->dilation ? ", dilated" : "");
-  }
-  return fmt::format("{}, {} features for every {} x {} pixels", name, c.backbone_features(),
-                     c.backbone_stride(), c.backbone_stride());
-}
-
-std::string describe_transformer(const config::DetrConfig& c) {
-  std::string text =
-      fmt::format("{} features, {} heads, {} encoder and {} decoder blocks, {} object queries",
-                  c.hidden, c.heads, c.encoder_blocks, c.decoder_blocks, c.queries);
-  if (c.qna.blocks > 0) {
-    text += fmt::format("; {} QnA blocks in the place of {} encoder blocks", c.qna.blocks,
-                        c.qna.replaces);
-  }
-  return text;
-}
-
-// Lines about what the list of layers does not show.
-std::vector<std::string> remarks(const engine::NetworkConfig& network) {
-  if (const auto* detector = std::get_if<config::DetrConfig>(&network)) {
-    return {"backbone: " + describe_backbone(*detector),
-            "transformer: " + describe_transformer(*detector)};
-  }
-  if (const auto* auto_encoder = std::get_if<config::AutoEncoderConfig>(&network)) {
-    return {fmt::format("code: {} features for every {} x {} pixels", auto_encoder->widths.back(),
-                        auto_encoder->stride(), auto_encoder->stride())};
-  }
-  return {};
-}
-
 void run_info(const InfoArguments& a) {
   const NamedNetwork network = open_network(a.model);
   if (a.toml) {
-    fmt::print("{}", format::to_toml(engine::to_json(network.config)));
+    fmt::print("{}", config::to_toml(network.config));
     return;
   }
   const bool cut = network.has_weights && network.info.preprocess.crop[0] > 0;
   const std::array<int64_t, 2> own =
-      cut && engine::kind_of(network.config) != engine::Kind::kClassifier
+      cut && config::kind_of(network.config) != config::Kind::kClassifier
           ? network.info.preprocess.crop
-          : usual_size(network.config);
+          : config::usual_size(network.config);
   const std::array<int64_t, 2> size = a.size.empty() ? own : parse_size(a.size, "--size");
   check(size[0] * size[1] <= int64_t{1} << 26,
         "--size must have at most 2^26 pixels, since the network is run once, got {} x {}", size[0],
         size[1]);
-  const int64_t classes = engine::classes_of(network.config);
+  const int64_t classes = config::classes_of(network.config);
   fmt::print("{}, {}, one image of {} x {} pixels{}{}\n", network.name,
-             engine::describe(engine::kind_of(network.config)), size[0], size[1],
+             config::describe(config::kind_of(network.config)), size[0], size[1],
              classes > 0 ? fmt::format(", {} classes", classes) : "",
              network.has_weights ? "" : " (no file: random weights)");
-  for (const std::string& line : remarks(network.config)) fmt::print("{}\n", line);
+  for (const std::string& line :
+       kinds::row_of(config::kind_of(network.config)).remarks(network.config))
+    fmt::print("{}\n", line);
   fmt::print("\n");
-  print_costs(engine::layer_costs(network.config, size[0], size[1]));
+  print_costs(config::layer_costs(network.config, size[0], size[1]));
   print_memory(network.has_weights ? engine::Model::open(a.model) : random_model(network.config),
                size);
   if (network.has_weights) print_file_info(network.info);

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/program.h"
 #include "cli/verbs.h"
+#include "cli/verbs_of_kind.h"
 #include "qna/kernels/implementation.h"
 
 namespace {
@@ -54,5 +55,5 @@ int main(int argc, char** argv) {
   qna::cli::add_attend(command);
   command.verb(kOtherPrograms[1].verb, kOtherPrograms[1].summary);
   qna::cli::add_kernels(command);
-  return program.run(argc, argv);
+  return program.run(argc, argv, qna::cli::describe_error);
 }

@@ -8,25 +8,8 @@
 #include "qna/config/detectors.h"
 #include "qna/config/registry.h"
 #include "qna/format/text.h"
-#include "qna/format/toml.h"
 
 namespace qna::cli {
-
-namespace {
-
-// Each kind of network has keys that the others do not.
-engine::NetworkConfig config_of_file(const std::string& path) {
-  const nlohmann::json object = format::read_toml_or_json(path);
-  if (object.contains("backbone")) return config::read_detr_config(path);
-  if (!object.contains("widths")) return config::read_config(path);
-  try {
-    return config::auto_encoder_config_from_json(object);
-  } catch (const Error& error) {
-    fail("{}: {}", path, error.what());
-  }
-}
-
-}  // namespace
 
 NamedNetwork open_network(const std::string& argument) {
   for (const config::ModelEntry& entry : config::models()) {
@@ -36,7 +19,7 @@ NamedNetwork open_network(const std::string& argument) {
     if (argument == entry.name) return {entry.name, entry.config, {}, false};
   }
   if (argument.ends_with(".toml") || argument.ends_with(".json")) {
-    return {argument, config_of_file(argument), {}, false};
+    return {argument, config::read_network(argument), {}, false};
   }
   // Neither a known name nor the look of a file: name the names.
   if (argument.find_first_of("./") == std::string::npos && !std::filesystem::exists(argument)) {
@@ -46,18 +29,6 @@ NamedNetwork open_network(const std::string& argument) {
   const engine::ModelFile file = engine::ModelFile::open(argument);
   const std::string& name = file.info().name;
   return {name.empty() ? argument : name, file.config(), file.info(), true};
-}
-
-std::array<int64_t, 2> usual_size(const engine::NetworkConfig& config) {
-  switch (engine::kind_of(config)) {
-    case engine::Kind::kClassifier:
-      return std::get<config::QnAViTConfig>(config).image_size;
-    case engine::Kind::kDetector:
-      return {800, 1066};  // COCO's pictures as DETR sees them
-    case engine::Kind::kAutoEncoder:
-      return {64, 64};
-  }
-  return {};
 }
 
 std::string default_weights() {
@@ -112,12 +83,6 @@ std::array<int64_t, 2> parse_size(const std::string& text, const char* option) {
   };
   if (cross == std::string::npos) return {number(text), number(text)};
   return {number(text.substr(0, cross)), number(text.substr(cross + 1))};
-}
-
-std::string with_commas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t i = static_cast<int64_t>(text.size()) - 3; i > 0; i -= 3) text.insert(i, ",");
-  return text;
 }
 
 }  // namespace qna::cli

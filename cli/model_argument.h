@@ -14,14 +14,11 @@ namespace qna::cli {
 // without a file.
 struct NamedNetwork {
   std::string name;
-  engine::NetworkConfig config;
+  config::NetworkConfig config;
   engine::ModelInfo info;
   bool has_weights = false;
 };
 NamedNetwork open_network(const std::string& argument);
-
-// The size of images whose cost is told where none is given.
-std::array<int64_t, 2> usual_size(const engine::NetworkConfig& config);
 
 // The weights that come with the program: a small classifier, see weights/README.md.
 std::string default_weights();
@@ -39,7 +36,5 @@ format::DType dtype_of(const std::string& name);
 
 // "224" or "224x320": height and width.
 std::array<int64_t, 2> parse_size(const std::string& text, const char* option);
-
-std::string with_commas(int64_t number);  // 15,715,560
 
 }  // namespace qna::cli

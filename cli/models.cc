@@ -6,6 +6,7 @@
 
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
+#include "qna/base/text.h"
 #include "qna/config/ablations.h"
 #include "qna/config/cost.h"
 #include "qna/config/detectors.h"
@@ -18,7 +19,7 @@ namespace {
 void add_models_json(nlohmann::json& list) {
   for (const config::ModelEntry& entry : config::models()) {
     list.push_back({{"name", entry.name},
-                    {"kind", engine::name_of(engine::Kind::kClassifier)},
+                    {"kind", config::name_of(config::Kind::kClassifier)},
                     {"summary", entry.summary},
                     {"parameters", entry.parameters},
                     {"gflops", entry.gflops},
@@ -56,7 +57,7 @@ double detector_gflops(const config::DetectorEntry& entry, std::array<int64_t, 2
 void add_detectors_json(nlohmann::json& list, std::array<int64_t, 2> size) {
   for (const config::DetectorEntry& entry : config::detectors()) {
     list.push_back({{"name", entry.name},
-                    {"kind", engine::name_of(engine::Kind::kDetector)},
+                    {"kind", config::name_of(config::Kind::kDetector)},
                     {"summary", entry.summary},
                     {"parameters", entry.parameters},
                     {"size", size},
@@ -155,7 +156,7 @@ void add_models(Command program) {
       "  qna models --detectors --size 320");
   verb.callback([a] {
     const std::array<int64_t, 2> size =
-        a->size.empty() ? usual_size(config::DetrConfig{}) : parse_size(a->size, "--size");
+        a->size.empty() ? config::usual_size(config::DetrConfig{}) : parse_size(a->size, "--size");
     if (a->ablations) {
       a->json ? print_ablations_json() : print_ablations();
     } else if (a->json) {

@@ -14,14 +14,13 @@ void make_output_folder(const std::string& path) {
   check(!error, "--out: {} cannot be made: {}", path, error.message());
 }
 
-void check_keeps_pictures(const std::string& out, const std::vector<std::string>& pictures) {
+void check_keeps_images(const std::string& out, const std::vector<std::string>& images) {
   namespace fs = std::filesystem;
-  for (const std::string& picture : pictures) {
-    const fs::path path = fs::absolute(picture);
+  for (const std::string& image : images) {
+    const fs::path path = fs::absolute(image);
     std::error_code absent;
     check(path.extension() != ".png" || !fs::equivalent(path.parent_path(), out, absent),
-          "--out must be another folder than that of the pictures, or {} would be replaced",
-          picture);
+          "--out must be another folder than that of the pictures, or {} would be replaced", image);
   }
 }
 

@@ -10,13 +10,13 @@ namespace qna::cli {
 // The folder of --out, made if need be.
 void make_output_folder(const std::string& path);
 
-// Stops if a PNG file in the folder `out` would take the place of one of the pictures.
-void check_keeps_pictures(const std::string& out, const std::vector<std::string>& pictures);
+// Stops if a PNG file in the folder `out` would take the place of one of the images.
+void check_keeps_images(const std::string& out, const std::vector<std::string>& images);
 
-// Names for the files of many pictures.
+// Names for the files of many images.
 class UniqueStems {
  public:
-  // "photos/cat.jpg" -> "cat"; "cat-2" if another picture had that name.
+  // "pictures/cat.jpg" -> "cat"; "cat-2" if another image had that name.
   std::string of(const std::string& path);
 
  private:

@@ -4,7 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/image_batches.h"
+#include "cli/image_loop.h"
 #include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
@@ -69,7 +69,7 @@ void run_predict(const PredictArguments& a) {
     fmt::print(stderr, "qna: {}\n", message);
   };
   const int64_t failed = for_each_batch(paths, model.info().preprocess, a.batches, answer, report);
-  check(failed == 0, "{} of {} pictures could not be read", failed, paths.size());
+  check_all_used(failed, paths);
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ void add_predict(Command program) {
       "Examples:\n"
       "  qna predict church.jpg\n"
       "  qna predict model.safetensors cat.jpg\n"
-      "  qna predict model.safetensors photos/ --top 1 --json > answers.jsonl");
+      "  qna predict model.safetensors pictures/ --top 1 --json > answers.jsonl");
   verb.callback([a] {
     a->file = take_weights(a->images);
     run_predict(*a);

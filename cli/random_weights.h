@@ -6,6 +6,6 @@
 namespace qna::cli {
 
 // With small random numbers. For what a network costs to run, which its configuration decides.
-engine::Model random_model(const engine::NetworkConfig& config);
+engine::Model random_model(const config::NetworkConfig& config);
 
 }  // namespace qna::cli

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/image_loop.h"
 #include "cli/output_folder.h"
-#include "cli/picture_loop.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/data/image_stream.h"
@@ -27,13 +27,15 @@ void run_reconstruct(const ReconstructArguments& a) {
   model.auto_encoder();  // or else it says what the file holds
   const config::Preprocess& preprocess = model.info().preprocess;
   const std::vector<std::string> paths = data::find_images(a.images);
-  check_keeps_pictures(a.out, paths);
+  check_keeps_images(a.out, paths);
   make_output_folder(a.out);
   engine::Context context;
   UniqueStems stems;
-  const int64_t failed = for_each_picture(paths, [&](size_t i, Progress& progress) {
-    const image::Image photo = image::read_image(paths[i], {.channels = preprocess.channels()});
-    const predict::Reconstructed result = predict::reconstruct(model, photo, preprocess, context);
+  const auto read = [&](const std::string& path) {
+    return image::read_image(path, {.channels = preprocess.channels()});
+  };
+  const auto work = [&](size_t i, const image::Image& image, Progress& progress) {
+    const predict::Reconstructed result = predict::reconstruct(model, image, preprocess, context);
     const std::string file =
         (std::filesystem::path(a.out) / (stems.of(paths[i]) + ".png")).string();
     image::write_png(file, result.side_by_side());
@@ -41,8 +43,8 @@ void run_reconstruct(const ReconstructArguments& a) {
     fmt::print("{}  L1 {:.4f}  PSNR {:.2f} dB  SSIM {:.4f}\n", file, result.l1, result.psnr,
                result.ssim);
     std::fflush(stdout);
-  });
-  check_all_used(failed, paths);
+  };
+  check_all_used(for_each_image(paths, read, work), paths);
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 #include <c10/util/Exception.h>
 #include <malloc.h>
 
+#include "cli/verbs_of_kind.h"
+
 namespace qna::cli {
 namespace {
 
 std::string describe(const std::exception& error) {
   const auto* torchs = dynamic_cast<const c10::Error*>(&error);
-  return torchs == nullptr ? error.what() : torchs->what_without_backtrace();
+  return torchs == nullptr ? describe_error(error) : torchs->what_without_backtrace();
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "cli/torch_program.h"
+#include "cli/verbs_of_kind.h"
 #include "qna/base/error.h"
+#include "qna/kinds/kind.h"
 #include "qna/report/metric_text.h"
 #include "qna/train/local_processes.h"
 #include "qna/train/run_recipe.h"
@@ -114,24 +116,11 @@ class Screen {
   std::unique_ptr<Progress> bar_;
 };
 
-// What people may want to do with the trained file; a row per task.
-constexpr struct {
-  const char* task;
-  const char* commands[2];  // {}: the file
-} kNextCommands[] = {
-    {"classification", {"qna predict {} PICTURE...", "qna attend {} PICTURE... -o maps/"}},
-    {"detection",
-     {"qna detect {} PICTURE... -o found/", "qna eval {} PICTURES --annotations ANNOTATIONS"}},
-    {"auto-encoding", {"qna reconstruct {} PICTURE... -o again/", "qna eval {} PICTURES"}}};
-
 void print_next_commands(const std::string& task, const std::string& file) {
   const char* before = "\nNext: ";
-  for (const auto& row : kNextCommands) {
-    if (task != row.task) continue;
-    for (const char* command : row.commands) {
-      fmt::print("{}{}\n", before, fmt::format(fmt::runtime(command), quoted(file)));
-      before = "      ";
-    }
+  for (const char* command : verbs_of(kinds::row_of_task(task).kind).examples) {
+    fmt::print("{}{}\n", before, fmt::format(fmt::runtime(command), quoted(file)));
+    before = "      ";
   }
 }
 
@@ -194,7 +183,7 @@ void add_options(Command program) {
   program
       .option("--set", a->settings,
               "Another value for a key of the recipe, such as epochs=10 or\n"
-              "data.path=photos/; may be given often")
+              "data.path=pictures/; may be given often")
       .one_value_each()
       .type_name("KEY=VALUE");
   program.option("-o,--out", a->out, "Folder of the run [runs/ and the recipe's name]")

@@ -13,7 +13,8 @@
 #     it does nothing when tests are off, or when it needs torch and QNA_WITH_TORCH is off.
 #
 # TORCH links LibTorch and compiles with its headers precompiled. COLD: nobody waits for this code, so that
-# the compiler need not try hard.
+# the compiler need not try hard; neither does anybody for code that calls LibTorch, whose work is done there
+# and in our kernels.
 #
 # The files of a library or program are compiled several at a time, so that they read their headers once:
 # names in unnamed namespaces must differ within it. SEPARATE: one by one.
@@ -41,12 +42,13 @@ function(_qna_compile_quickly target)
   target_compile_options(${target} PRIVATE "$<$<CONFIG:Release,RelWithDebInfo>:-O1>")
 endfunction()
 
-function(_qna_use_torch target scope pch)
+function(_qna_use_torch target scope)
   if(NOT QNA_WITH_TORCH)
     message(FATAL_ERROR "${target} needs torch, but QNA_WITH_TORCH is off.")
   endif()
   target_link_libraries(${target} ${scope} LibTorch::LibTorch)
-  target_precompile_headers(${target} REUSE_FROM ${pch})
+  target_precompile_headers(${target} REUSE_FROM qna_torch_pch)
+  _qna_compile_quickly(${target})
 endfunction()
 
 # Batches of this many files are compiled as one.
@@ -56,6 +58,22 @@ function(_qna_compile_together target files)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "_simd\\.cc$")
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# Code written with Highway, compiled once for each instruction set. SSSE3 and the Ice Lake flavour of
+# AVX-512 would add build time, no speed; SVE has no vectors of a size known to the compiler, so no arrays
+# of them. On x86 what is compiled without a choice at run time is SSE4: what the compiler may assume there,
+# SSE2, Highway only emulates.
+function(qna_use_highway target)
+  set(disabled HWY_SSSE3 HWY_AVX3_DL)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_definitions(${target} PRIVATE HWY_BASELINE_TARGETS=HWY_SSE4)
+  else()
+    list(APPEND disabled HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128)
+  endif()
+  list(JOIN disabled "|" disabled)
+  target_compile_definitions(${target} PRIVATE "HWY_DISABLED_TARGETS=(${disabled})")
+  target_link_libraries(${target} PRIVATE hwy::hwy)
 endfunction()
 
 function(_qna_check_arguments function name)
@@ -77,9 +95,8 @@ function(qna_add_library folder)
   _qna_set_common(${target})
   target_link_libraries(${target} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
   if(ARG_TORCH)
-    _qna_use_torch(${target} PUBLIC qna_torch_pch)
-  endif()
-  if(ARG_COLD)
+    _qna_use_torch(${target} PUBLIC)
+  elseif(ARG_COLD)
     _qna_compile_quickly(${target})
   endif()
   if(NOT ARG_SEPARATE)
@@ -106,11 +123,10 @@ function(qna_add_program name)
   _qna_compile_together(${name} 8)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS})
   if(ARG_TORCH)
-    _qna_use_torch(${name} PRIVATE qna_torch_pch)
+    _qna_use_torch(${name} PRIVATE)
     # The installed program uses the torch it was linked with.
     set_target_properties(${name} PROPERTIES INSTALL_RPATH "${LibTorch_HOME}/lib")
-  endif()
-  if(ARG_COLD)
+  elseif(ARG_COLD)
     _qna_compile_quickly(${name})
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
@@ -131,7 +147,6 @@ function(qna_add_test name)
 
   add_executable(${name} ${ARG_SOURCES})
   _qna_set_common(${name})
-  _qna_compile_quickly(${name})
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address,undefined")
     # What is tested is in the libraries, but for what base/ has in headers.
     if(NOT name STREQUAL "base_test")
@@ -143,7 +158,9 @@ function(qna_add_test name)
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
   if(ARG_TORCH)
-    _qna_use_torch(${name} PRIVATE qna_test_torch_pch)
+    _qna_use_torch(${name} PRIVATE)
+  else()
+    _qna_compile_quickly(${name})
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 
@@ -166,12 +183,10 @@ endfunction()
 # once. <torch/torch.h> itself would bring templates that every file then instantiates anew: an empty
 # file takes twice as long with it.
 if(QNA_WITH_TORCH)
-  foreach(target IN ITEMS qna_torch_pch qna_test_torch_pch)
-    add_library(${target} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/pch.cc")
-    _qna_set_common(${target})
-    target_link_libraries(${target} PRIVATE LibTorch::LibTorch)
-    target_precompile_headers(
-      ${target} PRIVATE <torch/types.h> <torch/nn/cloneable.h> <torch/nn/pimpl.h>)
-  endforeach()
-  _qna_compile_quickly(qna_test_torch_pch)
+  add_library(qna_torch_pch OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/pch.cc")
+  _qna_set_common(qna_torch_pch)
+  target_link_libraries(qna_torch_pch PRIVATE LibTorch::LibTorch)
+  target_precompile_headers(
+    qna_torch_pch PRIVATE <torch/types.h> <torch/nn/cloneable.h> <torch/nn/pimpl.h>)
+  _qna_compile_quickly(qna_torch_pch)
 endif()

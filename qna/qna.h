@@ -7,18 +7,19 @@
 //   qna::models::AutoEncoder       down with QnA or convolutions, and up again  qna/models/
 //   qna::tasks::set_loss           DETR's loss                                  qna/tasks/
 //   qna::engine::Model             a weights file that serves, without LibTorch qna/engine/
-//   qna::predict::classify,        pictures to answers, on the engine           qna/predict/
+//   qna::predict::classify,        images to answers  , on the engine           qna/predict/
 //     find_objects, features, reconstruct
-//   qna::checkpoint::load_model,   weights from and to files                    qna/checkpoint/
-//     load_detector, load_auto_encoder
-//   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna.h
+//   qna::kinds::all_kinds          what can be done with each kind of network  qna/kinds/
+//   qna::checkpoint::load_model,   weights of every kind from and to files      qna/checkpoint/
+//     save_model, load_weights, serving_model
+//   qna::nn::QnA                   the layer, a torch module                    qna/nn/qna_layer.h
 //   qna::nn::Sasa, HaloAttention,  its rivals, torch modules too                qna/nn/sasa.h, ...
 //     WindowSelfAttention, Convolution
 //   qna::nn::Block                 a block of a network                         qna/nn/block.h
-//   qna::ops::layer                the layer as one operator, x -> y            qna/ops/layer.h
+//   qna::ops::qna_layer            the layer as one operator, x -> y            qna/ops/qna_layer.h
 //   qna::ops::window_attention     over given scores and values                 qna/ops/window_attention.h
 //   qna::ops::sasa                 over queries, keys and values per pixel      qna/ops/sasa.h
-//   qna::image, qna::data          pictures to a model's input                  qna/image/, qna/data/
+//   qna::image, qna::data          images to a model's input                    qna/image/, qna/data/
 //   qna::coco::evaluate            boxes, and how well a detector finds them    qna/coco/
 //   qna::kernels                   the torch-free kernels, by pointer           qna/kernels/*.h
 //   qna::kernels::implementations  their list; force_implementation chooses     qna/kernels/implementation.h
@@ -28,8 +29,6 @@
 #pragma once
 
 #include "qna/base/error.h"
-#include "qna/checkpoint/auto_encoder_file.h"
-#include "qna/checkpoint/detector_file.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/coco/annotations.h"
 #include "qna/coco/evaluate.h"
@@ -40,6 +39,7 @@
 #include "qna/config/cost.h"
 #include "qna/config/detectors.h"
 #include "qna/config/detr_cost.h"
+#include "qna/config/network.h"
 #include "qna/config/registry.h"
 #include "qna/data/augment.h"
 #include "qna/data/detection_loader.h"
@@ -52,16 +52,17 @@
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
 #include "qna/kernels/implementation.h"
+#include "qna/kinds/kind.h"
 #include "qna/models/auto_encoder.h"
 #include "qna/models/detr.h"
 #include "qna/models/qna_vit.h"
 #include "qna/nn/block.h"
 #include "qna/nn/convolution.h"
 #include "qna/nn/halo_attention.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
 #include "qna/nn/sasa.h"
 #include "qna/nn/window_self_attention.h"
-#include "qna/ops/layer.h"
+#include "qna/ops/qna_layer.h"
 #include "qna/ops/registration.h"
 #include "qna/ops/sasa.h"
 #include "qna/ops/window_attention.h"

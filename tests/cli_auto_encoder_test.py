@@ -7,12 +7,12 @@ import json
 import os
 import random
 import sys
-import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from program import png, read_safetensors, run, start, take_arguments
+from program import (TrainingTest, epochs_of, png, read, run, start, take_arguments, weights_of,
+                     write, write_bytes)
 
 RECIPE = """
 task = "auto-encoding"
@@ -48,167 +48,116 @@ NETWORKS = {"qna": ("ln_qna", "ln_uqna"), "bilinear": ("conv_in_max", "bilinear_
             "transposed": ("conv_s2_in", "conv_transposed_in")}
 
 
-class AutoEncoder(unittest.TestCase):
+class AutoEncoder(TrainingTest):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = cls.temporary.name
-        cls.pictures = cls.path("pictures")
-        os.mkdir(cls.pictures)
+        super().setUpClass()
+        cls.images = cls.path("images")
+        os.mkdir(cls.images)
         dice = random.Random(5)
         for i in range(30):
             colors = [[dice.randrange(256) for _ in range(3)] for _ in range(4)]
             pixels = [c for y in range(36) for x in range(40)
                       for c in colors[2 * (y >= 18) + (x >= 20)]]
-            with open(os.path.join(cls.pictures, f"{i:02}.png"), "wb") as file:
-                file.write(png(pixels, 40, 36))
+            write_bytes(f"{cls.images}/{i:02}.png", png(pixels, 40, 36))
         for name, (encoder, decoder) in NETWORKS.items():
-            with open(cls.path(name + ".toml"), "w", encoding="utf-8") as file:
-                file.write(RECIPE.format(encoder=encoder, decoder=decoder, data=cls.pictures))
-            result = run("train", cls.path(name + ".toml"), "-o", cls.path(name))
+            recipe = write(cls.path(f"{name}.toml"),
+                           RECIPE.format(encoder=encoder, decoder=decoder, data=cls.images))
+            result = run("train", recipe, "-o", cls.path(name))
             assert result.returncode == 0, result.stderr
             cls.printed = result.stdout
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @classmethod
-    def path(cls, name):
-        return os.path.join(cls.folder, name)
-
-    def best(self, name="qna"):
-        return os.path.join(self.path(name), "best.safetensors")
+        cls.recipe = cls.path("qna.toml")
+        cls.best = cls.path("qna/best.safetensors")
 
     def test_every_epoch_shows_the_four_metrics(self):
         lines = [line for line in self.printed.splitlines() if line.startswith("epoch")]
         self.assertEqual(len(lines), 3)
         for line in lines:
-            for metric in ("L1 0.", "MSE 0.", "PSNR ", "SSIM ", "grid2 "):
-                self.assertIn(metric, line)
+            self.expect_words(line, "L1 0.", "MSE 0.", "PSNR ", "SSIM ", "grid2 ")
         self.assertIn("qna reconstruct", self.printed)
-        with open(os.path.join(self.path("qna"), "report.html"), encoding="utf-8") as file:
-            self.assertIn("Originals", file.read())
+        self.assertIn("Originals", read(self.path("qna/report.html")))
 
     def test_killed_and_resumed_to_the_same_weights(self):
-        recipe, folder = self.path("qna.toml"), self.path("killed")
-        process = start("train", recipe, "-o", folder)
-        log = os.path.join(folder, "log.jsonl")
-
-        def has_epoch():
-            if not os.path.exists(log):
-                return False
-            with open(log, encoding="utf-8") as file:
-                return '"kind":"epoch"' in file.read()
-
-        while not has_epoch():
+        process = start(*self.training("killed"))
+        log = self.path("killed/log.jsonl")
+        while not (os.path.exists(log) and '"kind":"epoch"' in read(log)):
             self.assertIsNone(process.poll(), "it ended before it could be killed")
             time.sleep(0.005)
         process.kill()
         process.communicate()
-        resumed = run("train", recipe, "-o", folder, "--resume")
-        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        resumed = self.succeed(*self.training("killed", "--resume"))
         self.assertRegex(resumed.stderr, "going on with epoch [0-9], step ([2-9]|1[0-9])")
-        _, expected = read_safetensors(os.path.join(self.path("qna"), "last.safetensors"))
-        _, actual = read_safetensors(os.path.join(folder, "last.safetensors"))
-        self.assertEqual(expected, actual)
+        self.assertEqual(weights_of(self.path("qna")), weights_of(self.path("killed")))
 
     def test_eval_gives_the_numbers_of_the_log(self):
-        with open(os.path.join(self.path("qna"), "log.jsonl"), encoding="utf-8") as file:
-            epochs = [line for line in map(json.loads, file) if line["kind"] == "epoch"]
-        done = run("eval", os.path.join(self.path("qna"), "last.safetensors"), self.pictures,
-                   "--last", "6", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        metrics = epochs_of(self.path("qna"))[-1]["metrics"]
+        done = self.succeed("eval", self.path("qna/last.safetensors"), self.images, "--last", "6",
+                            "--json")
         numbers = json.loads(done.stdout)
         self.assertEqual(numbers.pop("pictures"), 6)
-        self.assertEqual(numbers.keys(), epochs[-1]["metrics"].keys())
-        for name, value in epochs[-1]["metrics"].items():
+        self.assertEqual(numbers.keys(), metrics.keys())
+        for name, value in metrics.items():
             self.assertAlmostEqual(numbers[name], value, places=4)
-        done = run("eval", self.best(), self.pictures, "--last", "31")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("--last must be at most 30", done.stderr)
-        done = run("eval", self.best(), self.pictures, "--annotations", "a.json")
-        self.assertIn("no detector", done.stderr)
+        self.expect_failure(run("eval", self.best, self.images, "--last", "31"),
+                            "'last' must be at most 30")
+        self.expect_failure(run("eval", self.best, self.images, "--annotations", "a.json"),
+                            "for detectors")
 
     def test_reconstruct(self):
         out = self.path("again")
-        result = run("reconstruct", self.best(), self.pictures, "-o", out)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.succeed("reconstruct", self.best, self.images, "-o", out)
         self.assertEqual(len(os.listdir(out)), 30)
         self.assertEqual(result.stdout.count("PSNR"), 30)
 
-    def test_a_broken_picture_is_named_and_the_others_are_made(self):
-        broken = self.path("broken.png")
-        with open(broken, "wb") as file:
-            file.write(b"no picture")
+    def test_a_broken_image_is_named_and_the_others_are_made(self):
+        broken = write(self.path("broken.png"), "no image")
         out = self.path("some")
-        result = run("reconstruct", self.best(), os.path.join(self.pictures, "00.png"), broken,
-                     "-o", out)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("broken.png", result.stderr)
-        self.assertIn("1 of 2", result.stderr)
+        self.expect_failure(run("reconstruct", self.best, f"{self.images}/00.png", broken, "-o", out),
+                            "broken.png", "1 of 2", status=1)
         self.assertEqual(os.listdir(out), ["00.png"])
 
-    def test_the_pictures_are_never_replaced(self):
-        result = run("reconstruct", self.best(), self.pictures, "-o", self.pictures)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("--out", result.stderr)
+    def test_the_images_are_never_replaced(self):
+        self.expect_failure(run("reconstruct", self.best, self.images, "-o", self.images), "--out",
+                            status=1)
 
     def test_preview(self):
         out = self.path("preview.png")
-        result = run("data", "preview", self.path("qna.toml"), "-o", out, "--pictures", "3")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        with open(out, "rb") as file:
-            self.assertEqual(file.read(4), b"\x89PNG")
+        self.succeed("data", "preview", self.recipe, "-o", out, "--pictures", "3")
+        self.expect_png(out)
 
     def test_info(self):
-        result = run("info", self.best())
-        self.assertEqual(result.returncode, 0, result.stderr)
-        for words in ("an auto-encoder", "code: ", "encoder.0", "decoder.0", "= all", "memory:"):
-            self.assertIn(words, result.stdout)
-        path = self.path("network.toml")
-        toml = run("info", self.best(), "--toml").stdout
+        result = self.succeed("info", self.best)
+        self.expect_words(result.stdout, "an auto-encoder", "code: ", "encoder.0", "decoder.0", "= all",
+                          "memory:")
+        toml = run("info", self.best, "--toml").stdout
         self.assertIn("ln_uqna", toml)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(toml)
+        path = write(self.path("network.toml"), toml)
         self.assertEqual(run("info", path, "--toml").stdout, toml)
         self.assertIn("random weights", run("info", path, "--size", "48x32").stdout)
 
     def test_files_of_other_kinds_are_refused_by_name(self):
-        result = run("predict", self.best(), self.pictures)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("auto-encoder", result.stderr)
-        self.assertIn("qna reconstruct", result.stderr)
+        self.expect_failure(run("predict", self.best, self.images), "auto-encoder", "qna reconstruct",
+                            status=1)
 
     def test_compare(self):
         page, sheet = self.path("page.html"), self.path("sheet.png")
-        runs = [self.path(name) for name in NETWORKS]
-        result = run("compare", *runs, "-o", page, "--images", os.path.join(self.pictures, "00.png"),
-                     "--sheet", sheet)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        with open(page, encoding="utf-8") as file:
-            text = file.read()
-        for word in ("L1", "MSE", "PSNR", "SSIM", *NETWORKS):
-            self.assertIn(word, text)
-        self.assertTrue(os.path.getsize(sheet) > 1000)
-        result = run("compare", self.folder, "-o", self.path("none.html"))
-        self.assertEqual(result.returncode, 1)
+        self.succeed("compare", *map(self.path, NETWORKS), "-o", page, "--images",
+                     f"{self.images}/00.png", "--sheet", sheet)
+        self.expect_words(read(page), "L1", "MSE", "PSNR", "SSIM", *NETWORKS)
+        self.assertGreater(os.path.getsize(sheet), 1000)
+        self.expect_failure(run("compare", self.folder, "-o", self.path("none.html")), status=1)
         self.assertFalse(os.path.exists(self.path("none.html")))
 
     def test_bad_recipes_say_what_is_wrong(self):
-        for setting, words in (("model.config.encoder='conv'", ["model.config", "conv_in_max"]),
-                               ("model.config.widths=[8]", ["widths"]),
-                               ("data.val_count=30", ["data.val_count", "1 to 29", "30"]),
-                               ("data.path='absent'", ["absent"]),
-                               ("model.name='vae'", ["name"]),
-                               ("preprocess.crop=0", ["crop"]),
-                               ("preprocess.crop=[6,6]", ["crop", "7"])):
+        for setting, *words in (("model.config.encoder='conv'", "model.config", "conv_in_max"),
+                                ("model.config.widths=[8]", "widths"),
+                                ("data.val_count=30", "data.val_count", "1 to 29", "30"),
+                                ("data.path='absent'", "absent"),
+                                ("model.name='vae'", "name"),
+                                ("preprocess.crop=0", "crop"),
+                                ("preprocess.crop=[6,6]", "crop", "7")):
             with self.subTest(setting):
-                result = run("train", self.path("qna.toml"), "--set", setting, "-o",
-                             self.path("never"))
-                self.assertEqual(result.returncode, 1)
-                for word in words:
-                    self.assertIn(word, result.stderr)
+                self.expect_failure(run(*self.training("never", "--set", setting)), *words, status=1)
                 self.assertFalse(os.path.exists(self.path("never")))
 
 

@@ -3,14 +3,14 @@
 Run by CTest with the path of the program and of the folder tests/; standard library only.
 """
 
-import json
 import os
-import subprocess
 import sys
-import tempfile
 import unittest
 
-PROGRAM = ""
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+import program
+from program import ProgramTest, read_json, take_arguments, write_json
+
 TESTS = ""
 
 NAMES = ["AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl"]
@@ -33,8 +33,7 @@ LINES = """\
 
 
 def run(*arguments):
-    return subprocess.run([PROGRAM, "coco-eval", *arguments], capture_output=True, text=True,
-                          timeout=240)
+    return program.run("coco-eval", *arguments)
 
 
 def coco(name):
@@ -46,21 +45,17 @@ def val2014():
 
 
 def golden(name):
-    with open(coco("golden.json")) as file:
-        return json.load(file)[name]
+    return read_json(coco("golden.json"))[name]
 
 
-class CocoEval(unittest.TestCase):
+class CocoEval(ProgramTest):
     def test_lines(self):
         for threads in ("1", "2", "7"):
-            done = run(*val2014(), "--threads", threads)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(done.stderr, "")
+            done = self.succeed("coco-eval", *val2014(), "--threads", threads, stderr="")
             self.assertEqual(done.stdout, LINES)
 
     def test_per_category(self):
-        done = run(coco("small_gt.json"), coco("small_dt.json"), "--per-category")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeed("coco-eval", coco("small_gt.json"), coco("small_dt.json"), "--per-category")
         lines = done.stdout.splitlines()
         self.assertEqual(len(lines), 12 + 1 + 1 + 4)
         self.assertEqual(lines[13].split(),
@@ -72,14 +67,10 @@ class CocoEval(unittest.TestCase):
         self.assertIn(" -", lines[14])  # no small object
 
     def test_json(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "numbers.json")
-            done = run(*val2014(), "--json", path)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(done.stdout, LINES)
-            self.assertEqual(os.listdir(folder), ["numbers.json"])
-            with open(path) as file:
-                numbers = json.load(file)
+        path = self.path("numbers.json")
+        self.assertEqual(self.succeed("coco-eval", *val2014(), "--json", path).stdout, LINES)
+        self.assertEqual(os.listdir(self.folder), ["numbers.json"])
+        numbers = read_json(path)
         expected = golden("val2014_100")
         for name, value in zip(NAMES, expected["numbers"]):
             self.assertAlmostEqual(numbers[name], value, delta=1e-9)
@@ -90,77 +81,61 @@ class CocoEval(unittest.TestCase):
         self.assertEqual(numbers["categories"][79]["id"], 90)
 
 
-class Files(unittest.TestCase):
+class Files(ProgramTest):
     """What a user's own files can be like."""
 
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
         self.truth = {"images": [{"id": 1, "width": 9, "height": 9}],
                       "categories": [{"id": 1, "name": "red\x1b[31m"}],
                       "annotations": [{"id": 0, "image_id": 1, "category_id": 1,
                                        "bbox": [0, 0, 5, 5]}]}
         self.found = [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 1}]
 
-    def run_on(self, *options):
-        paths = []
-        for name, content in (("gt.json", self.truth), ("dt.json", self.found)):
-            paths.append(os.path.join(self.folder.name, name))
-            with open(paths[-1], "w") as file:
-                json.dump(content, file)
-        return run(*paths, *options)
-
-    def expect_failure(self, done, *words):
-        self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stdout, "")
-        for word in words:
-            self.assertIn(word, done.stderr)
+    def files(self):
+        return (write_json(self.path("gt.json"), self.truth), write_json(self.path("dt.json"), self.found))
 
     def test_oddities(self):
-        done = self.run_on("--oddities")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeed("coco-eval", *self.files(), "--oddities")
         self.assertIn("gt.json: 1 annotations have the id 0", done.stderr)
         self.assertEqual(len(done.stdout.splitlines()), 12)
-        self.assertEqual(self.run_on().stderr, "")
+        self.assertEqual(run(*self.files()).stderr, "")
 
     def test_names_do_not_steer_the_terminal(self):
-        done = self.run_on("--per-category")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeed("coco-eval", *self.files(), "--per-category")
         self.assertNotIn("\x1b", done.stdout)
         self.assertIn("red", done.stdout)
 
     def test_nothing_found(self):
         self.found = []
-        done = self.run_on()
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("maxDets=100 ] = 0.000", done.stdout)
+        self.assertIn("maxDets=100 ] = 0.000", self.succeed("coco-eval", *self.files()).stdout)
 
-    def test_unknown_picture(self):
+    def expect_refusal_of_files(self, *words):
+        self.expect_refusal(run(*self.files()), *words, status=1)
+
+    def test_unknown_image(self):
         self.found[0]["image_id"] = 2
-        self.expect_failure(self.run_on(), "dt.json: results[0]", "image_id", "2")
+        self.expect_refusal_of_files("dt.json: results[0]", "image_id", "2")
 
     def test_negative_box(self):
         self.truth["annotations"][0]["bbox"] = [0, 0, -1, 4]
-        self.expect_failure(self.run_on(), "gt.json: annotations[0] (id 0)", "[0, 0, -1, 4]")
+        self.expect_refusal_of_files("gt.json: annotations[0] (id 0)", "[0, 0, -1, 4]")
 
     def test_not_a_number(self):
         self.found[0]["score"] = float("nan")
-        self.expect_failure(self.run_on(), "dt.json: results[0]", "JSON")
+        self.expect_refusal_of_files("dt.json: results[0]", "JSON")
 
     def test_files_in_the_wrong_order(self):
         done = run(coco("small_dt.json"), coco("small_gt.json"))
-        self.expect_failure(done, "small_dt.json", "images, annotations, categories")
+        self.expect_refusal(done, "small_dt.json", "images, annotations, categories", status=1)
 
     def test_arguments(self):
-        self.expect_failure(run("no.json", "no.json"), "no.json")
-        done = run(coco("small_gt.json"))
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("detections", done.stderr)
-        self.assertEqual(self.run_on("--threads", "0").returncode, 2)
-        self.expect_failure(self.run_on("--json", "/nonexistent/x.json"), "/nonexistent/x.json")
+        self.expect_refusal(run("no.json", "no.json"), "no.json", status=1)
+        self.expect_failure(run(coco("small_gt.json")), "detections", status=2)
+        self.expect_failure(run(*self.files(), "--threads", "0"), status=2)
+        self.expect_refusal(run(*self.files(), "--json", "/nonexistent/x.json"), "/nonexistent/x.json",
+                            status=1)
 
 
 if __name__ == "__main__":
-    PROGRAM = sys.argv.pop(1)
-    TESTS = sys.argv.pop(1)
+    TESTS = take_arguments()
     unittest.main()

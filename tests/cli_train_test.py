@@ -9,15 +9,14 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from program import (floats, free_port, gradients, png, read_safetensors, relative_difference,
-                     run, start, take_arguments)
+from program import (TrainingTest, free_port, gradients, kill_after, png, read, read_bytes,
+                     read_lines, read_safetensors, relative_difference, run, settings, start,
+                     state_of, take_arguments, weights_of, write, write_bytes)
 
 REPOSITORY = ""
 
@@ -87,53 +86,43 @@ def make_data(folder, train=9, val=5):
             for i in range(count):
                 pixels = [min(255, max(0, int(numbers.gauss(color[p % 3], 60))))
                           for p in range(3 * 20 * 18)]
-                with open(os.path.join(folder, split, name, f"{i}.png"), "wb") as file:
-                    file.write(png(pixels, 20, 18))
+                write_bytes(os.path.join(folder, split, name, f"{i}.png"), png(pixels, 20, 18))
 
 
-class Training(unittest.TestCase):
+class Training(TrainingTest):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        cls.data = os.path.join(cls.folder, "data")
+        super().setUpClass()
+        cls.data = cls.path("data")
         make_data(cls.data)
-        cls.recipe = os.path.join(cls.folder, "small.toml")
-        with open(cls.recipe, "w") as file:
-            file.write(RECIPE.format(data=cls.data))
-        cls.whole = os.path.join(cls.folder, "whole")
+        cls.recipe = write(cls.path("small.toml"), RECIPE.format(data=cls.data))
+        cls.whole = cls.path("whole")
         begin = time.monotonic()
         cls.done = run("train", cls.recipe, "-o", cls.whole)
         cls.seconds = time.monotonic() - begin
 
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def expect_failure(self, done, *words):
-        self.assertNotEqual(done.returncode, 0)
-        for word in words:
-            self.assertIn(word, done.stderr)
-        self.assertNotIn("terminate", done.stderr)
-
     def expect_same_run(self, folder):
-        expected_metadata, expected = read_safetensors(f"{self.whole}/last.safetensors")
-        metadata, tensors = read_safetensors(f"{folder}/last.safetensors")
-        self.assertEqual(tensors.keys(), expected.keys())
-        different = [name for name in expected if tensors[name] != expected[name]]
-        self.assertEqual(different, [])
-        state, expected_state = (json.loads(m["training"])["state"]
-                                 for m in (metadata, expected_metadata))
-        state.pop("seconds")
-        expected_state.pop("seconds")
-        self.assertEqual(state, expected_state)
+        expected, actual = weights_of(self.whole), weights_of(folder)
+        self.assertEqual(actual.keys(), expected.keys())
+        self.assertEqual([name for name in expected if actual[name] != expected[name]], [])
+        states = [state_of(f"{name}/last.safetensors") for name in (self.whole, folder)]
+        for state in states:
+            state.pop("seconds")
+        self.assertEqual(*states)
 
     def steps(self, folder):
-        with open(f"{folder}/log.jsonl") as file:
-            lines = [json.loads(line) for line in file]
-        return [(line["kind"], line["step"], line.get("loss")) for line in lines]
+        return [(line["kind"], line["step"], line.get("loss"))
+                for line in read_lines(f"{folder}/log.jsonl")]
+
+    def wait_for_log(self, folder):
+        """And a second more, in which the processes run."""
+        self.wait_until(lambda: os.path.exists(f"{folder}/log.jsonl"), "no log was written")
+        time.sleep(1)
+
+    def wait_for_step(self, folder, step):
+        path = f"{folder}/last.safetensors"
+        self.wait_until(lambda: os.path.exists(path) and state_of(path)["step"] >= step,
+                        "no checkpoint was written")
 
 
 class Whole(Training):
@@ -146,149 +135,114 @@ class Whole(Training):
             self.assertIn(name, names)
         self.assertTrue(any(name.startswith("events.out.tfevents") for name in names))
         self.assertFalse([name for name in names if name.endswith(".part")])
-        with open(f"{self.whole}/report.html") as file:
-            page = file.read()
-        for word in ("<svg", "green", "data:image/png", "qna_vit_pico"):
-            self.assertIn(word, page)
+        self.expect_words(read(f"{self.whole}/report.html"), "<svg", "green", "data:image/png",
+                          "qna_vit_pico")
 
     def test_the_folder_keeps_a_recipe_that_runs(self):
         again = self.path("again")
-        done = run("train", f"{self.whole}/recipe.toml", "-o", again, "--quiet")
-        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        done = self.succeed("train", f"{self.whole}/recipe.toml", "-o", again, "--quiet")
+        self.assertEqual(done.stdout, "", done.stderr)
         self.expect_same_run(again)
+
+    def evaluate(self, weights):
+        return json.loads(self.succeed("eval", weights, self.data, "--json").stdout)
 
     def test_eval_and_predict(self):
         weights = f"{self.whole}/best.safetensors"
-        done = run("eval", weights, self.data, "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        measured = json.loads(done.stdout)
-        state = json.loads(read_safetensors(weights)[0]["training"])["state"]
+        measured = self.evaluate(weights)
         self.assertEqual(measured["pictures"], 15)
-        self.assertAlmostEqual(measured["top1"], state["best"], places=9)
-        answers = run("predict", weights, f"{self.data}/val/red", "--json", "--top", "1")
-        self.assertEqual(answers.returncode, 0, answers.stderr)
+        self.assertAlmostEqual(measured["top1"], state_of(weights)["best"], places=9)
+        answers = self.succeed("predict", weights, f"{self.data}/val/red", "--json", "--top", "1")
         self.assertIn(json.loads(answers.stdout.splitlines()[0])["predictions"][0]["label"],
                       COLORS)
 
     def test_eval_refuses_other_classes(self):
         other = self.path("other")
-        os.makedirs(f"{other}/val")
         shutil.copytree(f"{self.data}/val/red", f"{other}/val/red")
         self.expect_failure(run("eval", f"{self.whole}/best.safetensors", other), "3 classes")
 
     def test_export(self):
         out = self.path("small.safetensors")
-        done = run("export", f"{self.whole}/best.safetensors", "-o", out)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.succeed("export", f"{self.whole}/best.safetensors", "-o", out)
         metadata, tensors = read_safetensors(out)
         self.assertNotIn(self.folder, json.dumps(metadata))  # nobody's paths
         self.assertFalse([name for name in tensors if name.startswith("training/")])
-        full = json.loads(run("eval", f"{self.whole}/best.safetensors", self.data, "--json").stdout)
-        half = json.loads(run("eval", out, self.data, "--json").stdout)
-        self.assertAlmostEqual(full["loss"], half["loss"], delta=0.01)
+        self.assertAlmostEqual(self.evaluate(f"{self.whole}/best.safetensors")["loss"],
+                               self.evaluate(out)["loss"], delta=0.01)
 
     def test_half_precision(self):
-        out = self.path("half")
-        done = run("train", self.recipe, "-o", out, "--set", "precision=bfloat16")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        state = json.loads(read_safetensors(f"{out}/last.safetensors")[0]["training"])["state"]
-        self.assertEqual(state["bad_steps"], 0)
+        self.succeed(*self.training("half", "--set", "precision=bfloat16"))
+        self.assertEqual(state_of(self.path("half/last.safetensors"))["bad_steps"], 0)
 
     def test_preview(self):
         out = self.path("preview.png")
-        done = run("data", "preview", self.recipe, "-o", out, "--pictures", "2", "--variants", "3")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(out, "rb") as file:
-            self.assertEqual(file.read(4), b"\x89PNG")
+        self.succeed("data", "preview", self.recipe, "-o", out, "--pictures", "2", "--variants", "3")
+        self.expect_png(out)
 
 
 class Resumed(Training):
     def test_a_run_is_not_overwritten(self):
-        done = run("train", self.recipe, "-o", self.whole)
-        self.expect_failure(done, "--resume", self.whole)
+        self.expect_failure(run(*self.training("whole")), "--resume", self.whole)
 
     def test_killed_at_any_moment(self):
         # Moments inside a whole run, from its start-up on; a resumed run is shorter, and may end.
         folder = self.path("killed")
         moments = random.Random(7)
         for _ in range(6):
-            process = start("train", self.recipe, "-o", folder, "--resume")
-            try:
-                process.communicate(timeout=self.seconds * moments.uniform(0.3, 0.9))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-        done = run("train", self.recipe, "-o", folder, "--resume")
-        self.assertEqual(done.returncode, 0, done.stderr)
+            kill_after(self.seconds * moments.uniform(0.3, 0.9), *self.training("killed", "--resume"))
+        self.succeed(*self.training("killed", "--resume"))
         self.expect_same_run(folder)
         self.assertEqual(self.steps(folder), self.steps(self.whole))
         self.assertFalse([name for name in os.listdir(folder) if name.endswith(".part")])
 
-    def test_killed_at_a_known_step(self):
-        # Wherever timing puts the kills of the other test, this one stops inside an epoch.
-        folder = self.path("step")
-        process = start("train", self.recipe, "-o", folder, "--set", "data.workers=1")
-        self.wait_for_step(folder, 1)
+    def kill_behind_step(self, step, name, *more):
+        process = start(*self.training(name, *more))
+        self.wait_for_step(self.path(name), step)
         process.kill()
         process.communicate()
-        self.assertEqual(run("train", self.recipe, "-o", folder, "--resume").returncode, 0)
-        self.expect_same_run(folder)
 
-    def wait_for_step(self, folder, step):
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            try:
-                metadata, _ = read_safetensors(f"{folder}/last.safetensors")
-                if json.loads(metadata["training"])["state"]["step"] >= step:
-                    return
-            except FileNotFoundError:
-                pass
-            time.sleep(0.005)
-        self.fail("no checkpoint was written")
+    def test_killed_at_a_known_step(self):
+        # Wherever timing puts the kills of the other test, this one stops inside an epoch.
+        self.kill_behind_step(1, "step", "--set", "data.workers=1")
+        self.succeed(*self.training("step", "--resume"))
+        self.expect_same_run(self.path("step"))
 
     def test_interrupt_saves_and_leaves(self):
         for kind in (signal.SIGINT, signal.SIGTERM):
-            folder = self.path(f"interrupted{int(kind)}")
-            process = start("train", self.recipe, "-o", folder, "--set", "epochs=1000")
-            self.wait_for_step(folder, 2)
+            name = f"interrupted{int(kind)}"
+            process = start(*self.training(name, "--set", "epochs=1000"))
+            self.wait_for_step(self.path(name), 2)
             process.send_signal(kind)
             _, errors = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 1)
-            self.assertIn("the run is saved", errors)
-            self.assertIn("--resume", errors)
+            self.expect_words(errors, "the run is saved", "--resume")
 
     def test_another_recipe_is_refused(self):
-        done = run("train", self.recipe, "-o", self.whole, "--resume", "--set",
-                   "optimizer.lr=0.1")
+        done = run(*self.training("whole", "--resume", "--set", "optimizer.lr=0.1"))
         self.expect_failure(done, "optimizer.lr", "another recipe")
 
     def test_full_disk(self):
-        folder = self.path("full")
-        process = start("train", self.recipe, "-o", folder)
-        self.wait_for_step(folder, 2)
-        process.kill()
-        process.communicate()
-        with open(f"{folder}/last.safetensors", "rb") as file:
-            before = file.read()
+        self.kill_behind_step(2, "full")
+        checkpoint = self.path("full/last.safetensors")
+        before = read_bytes(checkpoint)
 
         def little_space():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, len(before) // 2))
 
-        done = run("train", self.recipe, "-o", folder, "--resume", preexec_fn=little_space)
-        self.expect_failure(done, "cannot write", folder)
-        with open(f"{folder}/last.safetensors", "rb") as file:
-            self.assertEqual(file.read(), before)
-        self.assertEqual(run("train", self.recipe, "-o", folder, "--resume").returncode, 0)
-        self.expect_same_run(folder)
+        done = run(*self.training("full", "--resume"), preexec_fn=little_space)
+        self.expect_failure(done, "cannot write", self.path("full"))
+        self.assertEqual(read_bytes(checkpoint), before)
+        self.succeed(*self.training("full", "--resume"))
+        self.expect_same_run(self.path("full"))
 
 
 class Divided(Training):
     """Two processes on this machine, started by hand."""
 
     # Nothing random that differs between processes, and nothing that depends on the rest of a batch.
-    ONE_STEP = ["--set", "model.config.drop_path=0", "--set", "epochs=1", "--set", "batch=64",
-                "--set", "ema=0", "--set", "clip=0", "--threads", "1"]
+    ONE_STEP = [*settings("model.config.drop_path=0", "epochs=1", "batch=64", "ema=0", "clip=0"),
+                "--threads", "1"]
 
     def start_all(self, ranks, *arguments):
         port = free_port()
@@ -300,100 +254,73 @@ class Divided(Training):
         return [(process.returncode, out, errors)
                 for process, (out, errors) in zip(processes, results)]
 
-    def test_gradients_are_those_of_one_process(self):
-        one, two = self.path("one"), self.path("two")
-        self.assertEqual(run("train", self.recipe, "-o", one, *self.ONE_STEP).returncode, 0)
-        for code, _, errors in self.finish(
-                self.start_all(2, "train", self.recipe, "-o", two, *self.ONE_STEP)):
+    def succeed_together(self, ranks, *arguments):
+        for code, _, errors in self.finish(self.start_all(ranks, *arguments)):
             self.assertEqual(code, 0, errors)
-        expected = gradients(f"{one}/last.safetensors")
+
+    def test_gradients_are_those_of_one_process(self):
+        self.succeed(*self.training("one", *self.ONE_STEP))
+        self.succeed_together(2, *self.training("two", *self.ONE_STEP))
+        expected = gradients(self.path("one"))
         self.assertGreater(len(expected), 20)
-        self.assertLess(relative_difference(expected, gradients(f"{two}/last.safetensors")), 1e-6)
+        self.assertLess(relative_difference(expected, gradients(self.path("two"))), 1e-6)
 
     def test_processes_started_by_the_program(self):
-        by_hand, by_option = self.path("by_hand"), self.path("by_option")
-        settings = [*self.ONE_STEP, "--set", "batch=8"]
-        for code, _, errors in self.finish(
-                self.start_all(2, "train", self.recipe, "-o", by_hand, *settings)):
-            self.assertEqual(code, 0, errors)
-        done = run("train", self.recipe, "-o", by_option, "--processes", "2", *settings)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        more = [*self.ONE_STEP, "--set", "batch=8"]
+        self.succeed_together(2, *self.training("by_hand", *more))
+        done = self.succeed(*self.training("by_option", "--processes", "2", *more))
         self.assertIn("2 processes", done.stdout)
-        self.assertEqual(read_safetensors(f"{by_hand}/last.safetensors")[1],
-                         read_safetensors(f"{by_option}/last.safetensors")[1])
+        self.assertEqual(weights_of(self.path("by_hand")), weights_of(self.path("by_option")))
 
     def test_processes_started_by_the_program_end_together(self):
-        folder = self.path("together")
-        process = start("train", self.recipe, "-o", folder, "--set", "epochs=100000",
-                        "--processes", "2", "--timeout", "20")
-        until = time.monotonic() + 60
-        while not os.path.exists(f"{folder}/log.jsonl") and time.monotonic() < until:
-            time.sleep(0.02)
-        time.sleep(1)
-        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-            (child,) = file.read().split()
+        process = start(*self.training("together", "--set", "epochs=100000", "--processes", "2",
+                                       "--timeout", "20"))
+        self.wait_for_log(self.path("together"))
+        (child,) = read(f"/proc/{process.pid}/task/{process.pid}/children").split()
         os.kill(int(child), signal.SIGKILL)
         _, errors = process.communicate(timeout=60)
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("process 1: ended by signal 'Killed'", errors)
-        done = run("train", self.recipe, "-o", self.path("none"), "--processes", "2", "--set",
-                   "data.path=nowhere")
+        done = run(*self.training("none", "--processes", "2", "--set", "data.path=nowhere"))
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.stderr.count("nowhere"), 1, done.stderr)
 
     def test_uneven_shares(self):
-        # 27 pictures in batches of 8: the last one has 3, for three processes one each; and 15 to
+        # 27 images in batches of 8: the last one has 3, for three processes one each; and 15 to
         # validate, of which one batch of 7 is shared unevenly.
-        one, three = self.path("one3"), self.path("three")
-        settings = ["--set", "model.config.drop_path=0", "--set", "epochs=2", "--threads", "1",
-                    "--set", "mix.mixup=0", "--set", "mix.cutmix=0"]
-        self.assertEqual(run("train", self.recipe, "-o", one, *settings).returncode, 0)
-        for code, _, errors in self.finish(
-                self.start_all(3, "train", self.recipe, "-o", three, *settings)):
-            self.assertEqual(code, 0, errors)
-        states = [json.loads(read_safetensors(f"{folder}/last.safetensors")[0]["training"])["state"]
-                  for folder in (one, three)]
-        self.assertEqual(states[0]["step"], states[1]["step"])
-        self.assertAlmostEqual(states[0]["metrics"]["loss"], states[1]["metrics"]["loss"], places=3)
+        more = [*settings("model.config.drop_path=0", "epochs=2", "mix.mixup=0", "mix.cutmix=0"),
+                "--threads", "1"]
+        self.succeed(*self.training("one3", *more))
+        self.succeed_together(3, *self.training("three", *more))
+        one, three = (state_of(self.path(f"{name}/last.safetensors")) for name in ("one3", "three"))
+        self.assertEqual(one["step"], three["step"])
+        self.assertAlmostEqual(one["metrics"]["loss"], three["metrics"]["loss"], places=3)
 
     def test_accumulation_gives_the_same_gradients(self):
-        one, parts = self.path("one_part"), self.path("parts")
-        self.assertEqual(run("train", self.recipe, "-o", one, *self.ONE_STEP).returncode, 0)
-        self.assertEqual(run("train", self.recipe, "-o", parts, *self.ONE_STEP, "--set",
-                             "accumulate=5").returncode, 0)
-        _, expected = read_safetensors(f"{one}/last.safetensors")
-        _, tensors = read_safetensors(f"{parts}/last.safetensors")
-        for name in expected:
-            if "/exp_avg/" not in name:
-                continue
-            a, b = floats(expected[name]), floats(tensors[name])
+        self.succeed(*self.training("one_part", *self.ONE_STEP))
+        self.succeed(*self.training("parts", *self.ONE_STEP, "--set", "accumulate=5"))
+        actual = gradients(self.path("parts"))
+        for name, a in gradients(self.path("one_part")).items():
             scale = max(map(abs, a)) + 1e-12
-            self.assertLess(max(abs(x - y) for x, y in zip(a, b)) / scale, 1e-4, name)
+            self.assertLess(max(abs(x - y) for x, y in zip(a, actual[name])) / scale, 1e-4, name)
+
+    def start_endless(self, name, timeout):
+        processes = self.start_all(2, *self.training(name, "--set", "epochs=100000", "--timeout",
+                                                     timeout))
+        self.wait_for_log(self.path(name))
+        return processes
 
     def test_a_dead_process_ends_the_other(self):
-        folder = self.path("dead")
-        processes = self.start_all(2, "train", self.recipe, "-o", folder, "--set", "epochs=100000",
-                                   "--timeout", "20")
-        until = time.monotonic() + 60
-        while not os.path.exists(f"{folder}/log.jsonl") and time.monotonic() < until:
-            time.sleep(0.02)
-        time.sleep(1)
+        processes = self.start_endless("dead", 20)
         processes[1].kill()
         begin = time.monotonic()
         (code, _, errors), _ = self.finish(processes, timeout=60)
         self.assertLess(time.monotonic() - begin, 40)
         self.assertNotEqual(code, 0)
-        self.assertIn("lost contact", errors)
-        self.assertIn("--resume", errors)
+        self.expect_words(errors, "lost contact", "--resume")
 
     def test_a_hanging_process_ends_the_other(self):
-        folder = self.path("hanging")
-        processes = self.start_all(2, "train", self.recipe, "-o", folder, "--set", "epochs=100000",
-                                   "--timeout", "5")
-        until = time.monotonic() + 60
-        while not os.path.exists(f"{folder}/log.jsonl") and time.monotonic() < until:
-            time.sleep(0.02)
-        time.sleep(1)
+        processes = self.start_endless("hanging", 5)
         processes[1].send_signal(signal.SIGSTOP)
         try:
             _, errors = processes[0].communicate(timeout=60)
@@ -404,59 +331,46 @@ class Divided(Training):
         self.assertIn("lost contact", errors)
 
     def test_environment_is_checked(self):
-        process = start("train", self.recipe, "-o", self.path("none"), RANK=0, WORLD_SIZE=2)
-        _, errors = process.communicate(timeout=60)
-        self.assertNotEqual(process.returncode, 0)
-        self.assertIn("MASTER_ADDR is missing", errors)
+        self.expect_failure(run(*self.training("none"), RANK=0, WORLD_SIZE=2), "MASTER_ADDR is missing")
 
 
 class BadInput(Training):
-    def train(self, *settings, recipe=None):
-        arguments = [word for setting in settings for word in ("--set", setting)]
-        out = tempfile.mkdtemp(dir=self.folder)
-        return run("train", recipe or self.recipe, "-o", os.path.join(out, "run"), *arguments,
-                   cwd=REPOSITORY)
-
     def test_typos(self):
-        self.expect_failure(self.train("epoch=3"), "unknown key 'epoch'")
-        self.expect_failure(self.train("model.config.base_dims=3"), "base_dims")
-        self.expect_failure(self.train("augment.flips=1"), "augment.flips")
-        self.expect_failure(self.train("augmentation.flip=1"), "augmentation")
-        self.expect_failure(self.train("model.name=qna_vit_tinny"), "qna_vit_tinny", "qna_vit_tiny")
-        self.expect_failure(self.train("task=classify"), "task", "classify")
+        self.expect_bad_settings(("epoch=3", "unknown key 'epoch'"),
+                                 ("model.config.base_dims=3", "base_dims"),
+                                 ("augment.flips=1", "augment.flips"),
+                                 ("augmentation.flip=1", "augmentation"),
+                                 ("model.name=qna_vit_tinny", "qna_vit_tinny", "qna_vit_tiny"),
+                                 ("task=classify", "task", "classify"))
 
     def test_pattern_without_parameter(self):
-        recipe = self.path("pattern.toml")
-        with open(recipe, "w") as file:
-            file.write(RECIPE.format(data=self.data).replace("*relative_bias", "*rpe_bias"))
-        self.expect_failure(self.train(recipe=recipe), "*rpe_bias", "fits no parameter")
+        recipe = write(self.path("pattern.toml"),
+                       RECIPE.format(data=self.data).replace("*relative_bias", "*rpe_bias"))
+        self.expect_failure(self.train_with(recipe=recipe), "*rpe_bias", "fits no parameter")
 
     def test_data(self):
-        self.expect_failure(self.train("data.path=/none/there"), "/none/there")
-        self.expect_failure(self.train('data.class_names=["a", "b"]'), "class_names", "2 names")
         empty = self.path("empty")
         shutil.copytree(self.data, empty)
         os.makedirs(f"{empty}/train/yellow")
-        self.expect_failure(self.train(f"data.path={empty}"), "yellow")
+        self.expect_bad_settings(("data.path=/none/there", "/none/there"),
+                                 ('data.class_names=["a", "b"]', "class_names", "2 names"),
+                                 (f"data.path={empty}", "yellow"))
 
-    def test_broken_picture(self):
+    def test_broken_image(self):
         broken = self.path("broken")
         shutil.copytree(self.data, broken)
-        victim = f"{broken}/train/red/3.png"
-        with open(victim, "r+b") as file:
-            file.truncate(200)
-        done = self.train(f"data.path={broken}")
-        self.expect_failure(done, "red/3.png")
-        done = self.train(f"data.path={broken}", "data.broken=skip")
+        os.truncate(f"{broken}/train/red/3.png", 200)
+        self.expect_failure(self.train_with(f"data.path={broken}"), "red/3.png")
+        done = self.train_with(f"data.path={broken}", "data.broken=skip")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("left out", done.stderr)
-        self.assertIn("red/3.png", done.stderr)
+        self.expect_words(done.stderr, "left out", "red/3.png")
 
     def test_numbers_that_are_not_finite_stop_the_run(self):
         # Pixels of 1e38 overflow in the first product.
-        done = self.train("preprocess.std=[1e-38, 1e-38, 1e-38]", "max_bad_steps=2")
-        self.expect_failure(done, "step 3 skipped", "not finite", "max_bad_steps")
-        done = self.train("preprocess.std=[1e-38, 1e-38, 1e-38]", "max_bad_steps=100", "epochs=1")
+        std = "preprocess.std=[1e-38, 1e-38, 1e-38]"
+        self.expect_failure(self.train_with(std, "max_bad_steps=2"), "step 3 skipped", "not finite",
+                            "max_bad_steps")
+        done = self.train_with(std, "max_bad_steps=100", "epochs=1")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count("skipped"), 4)
 
@@ -465,10 +379,12 @@ class BadInput(Training):
         names = sorted(os.listdir(folder))
         self.assertGreater(len(names), 5)
         for name in names:
-            done = self.train("data.path=/none/there", recipe=os.path.join(folder, name))
-            # Keys and the model's configuration are checked before the data is looked for.
-            self.expect_failure(done, "/none/there")
-            self.assertNotIn("recipe: ", done.stderr)
+            with self.subTest(name):
+                # Keys and the model's configuration are checked before the data is looked for.
+                done = self.train_with("data.path=/none/there", recipe=os.path.join(folder, name),
+                                       cwd=REPOSITORY)
+                self.expect_failure(done, "/none/there")
+                self.assertNotIn("recipe: ", done.stderr)
 
 
 if __name__ == "__main__":

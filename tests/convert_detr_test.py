@@ -11,7 +11,6 @@ import importlib.util
 import io
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 import detr_shapes
+import program
+from program import floats, read_safetensors
 
-PROGRAM = ""
 ROOT = ""
 
 
@@ -64,21 +64,6 @@ def without(state, part):
     return {name: tensor for name, tensor in state.items() if part not in name}
 
 
-def read_safetensors(path):
-    """Header and metadata, and a function that gives a tensor's bytes."""
-    with open(path, "rb") as file:
-        whole = file.read()
-    start = 8 + struct.unpack("<Q", whole[:8])[0]
-    header = json.loads(whole[8:start])
-    metadata = header.pop("__metadata__")
-
-    def numbers(name):
-        begin, end = header[name]["data_offsets"]
-        return struct.unpack(f"<{(end - begin) // 4}f", whole[start + begin:start + end])
-
-    return header, metadata, numbers
-
-
 class Converted(unittest.TestCase):
     def setUp(self):
         import torch
@@ -107,8 +92,7 @@ class Converted(unittest.TestCase):
         return subprocess.CompletedProcess(words, status, out.getvalue(), errors.getvalue())
 
     def info(self):
-        return subprocess.run([PROGRAM, "info", self.out, "--size", "64x96"], capture_output=True,
-                              text=True, timeout=240)
+        return program.run("info", self.out, "--size", "64x96")
 
     def expect_refusal(self, done, *words):
         self.assertNotEqual(done.returncode, 0)
@@ -125,11 +109,11 @@ class Detector(Converted):
         done = self.convert({"model": state}, "--heads", "2", "--longest", "0")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("3 classes", done.stdout)
-        header, metadata, numbers = read_safetensors(self.out)
+        metadata, tensors = read_safetensors(self.out)
         del state["backbone.0.body.bn1.num_batches_tracked"]
-        self.assertEqual(header.keys(), state.keys())
+        self.assertEqual(tensors.keys(), state.keys())
         name = "transformer.encoder.layers.0.self_attn.in_proj_weight"
-        self.assertEqual(list(numbers(name)), state[name].flatten().tolist())
+        self.assertEqual(list(floats(tensors[name])), state[name].flatten().tolist())
         self.assertEqual(json.loads(metadata["labels"]), ["class 0", "class 1", "class 2"])
         info = self.info()
         self.assertEqual((info.returncode, info.stderr), (0, ""))
@@ -146,7 +130,7 @@ class Detector(Converted):
         options = argparse.Namespace(nheads=4, dilation=False)
         done = self.convert({"model": state, "args": options, "epoch": 3}, "--labels", class_names)
         self.assertEqual(done.returncode, 0, done.stderr)
-        metadata = read_safetensors(self.out)[1]
+        metadata = read_safetensors(self.out)[0]
         self.assertEqual(json.loads(metadata["config"]), {
             "backbone": "resnet18", "dilation": False, "hidden": 16, "heads": 4, "encoder_blocks": 2,
             "decoder_blocks": 2, "feedforward": 24, "queries": 5, "classes": 2, "pre_norm": True,
@@ -157,7 +141,7 @@ class Detector(Converted):
     def test_coco(self):
         done = self.convert({"model": detr(classes=91)})
         self.assertEqual(done.returncode, 0, done.stderr)
-        metadata = read_safetensors(self.out)[1]
+        metadata = read_safetensors(self.out)[0]
         labels = json.loads(metadata["labels"])
         self.assertEqual((len(labels), labels.count("N/A")), (91, 11))
         self.assertEqual([labels[i] for i in (1, 17, 44, 70, 90)],
@@ -169,7 +153,7 @@ class Detector(Converted):
         self.expect_refusal(self.convert({"model": detr()}), "detr-r50-dc5.pth", "--dilation")
         done = self.convert({"model": detr(), "args": {"dilation": False, "nheads": 4}})
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(read_safetensors(self.out)[1]["config"])["heads"], 4)
+        self.assertEqual(json.loads(read_safetensors(self.out)[0]["config"])["heads"], 4)
 
     def test_the_source_stays(self):
         self.out = self.source
@@ -196,11 +180,11 @@ class Backbone(Converted):
         done = self.convert(state)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("ResNet-18", done.stdout)
-        header, metadata, numbers = read_safetensors(self.out)
-        self.assertNotIn("bn1.num_batches_tracked", header)
-        self.assertIn("fc.weight", header)
+        metadata, tensors = read_safetensors(self.out)
+        self.assertNotIn("bn1.num_batches_tracked", tensors)
+        self.assertIn("fc.weight", tensors)
         self.assertEqual(metadata, {"format": "pt"})
-        self.assertEqual(list(numbers("bn1.bias")), state["bn1.bias"].tolist())
+        self.assertEqual(list(floats(tensors["bn1.bias"])), state["bn1.bias"].tolist())
 
     def test_other_depths_and_options(self):
         self.expect_refusal(self.convert(without(resnet18(), "layer4.1")), "depth 18, 50 or 101", "(2, 2, 2, 1)")
@@ -230,13 +214,14 @@ class Neither(Converted):
         self.expect_refusal(done, "--out", "none/out.safetensors")
 
     def test_from_a_shell(self):
-        command = [sys.executable, os.path.join(ROOT, "tools/convert_detr.py")]
-        done = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=240)
+        def run(*words):
+            return program.run(os.path.join(ROOT, "tools/convert_detr.py"), *words,
+                               program=sys.executable)
+
+        done = run("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("examples:", done.stdout)
-        done = subprocess.run([*command, "none.pth", "-o", self.out], capture_output=True, text=True,
-                              timeout=240)
-        self.expect_refusal(done, "convert_detr: none.pth")
+        self.expect_refusal(run("none.pth", "-o", self.out), "convert_detr: none.pth")
 
 
 class Harmful:
@@ -252,6 +237,5 @@ class Harmful:
 if __name__ == "__main__":
     ROOT = os.path.abspath(sys.argv[2])
     use_a_python_with_torch()
-    PROGRAM = sys.argv.pop(1)
-    del sys.argv[1]
+    program.take_arguments()
     unittest.main()

@@ -101,7 +101,7 @@ Expected plain(const nn::WindowSelfAttention& layer, const Tensor& x) {
 }
 
 Expected plain(const nn::QnA& layer, const Tensor& x) {
-  const ops::LayerParameters p = layer->parameters_for_layer();
+  const ops::QnALayerParameters p = layer->parameters_for_layer();
   const Tensor ones = torch::ones_like(*p.bias);
   return plain(layer, x, layer->relative_bias, p.tap_weights.value_or(ones));
 }

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "qna/checkpoint/auto_encoder_file.h"
+#include "qna/checkpoint/model_file.h"
 #include "tests/engine_and_torch.h"
 #include "tests/support/random_config.h"
 

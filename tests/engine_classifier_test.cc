@@ -132,7 +132,7 @@ TEST(EngineClassifier, OtherSizesThanTrained) {
   }
 }
 
-// No picture at all in one image of a batch.
+// Nothing to see in one image of a batch.
 TEST(EngineClassifier, AnImageThatIsNotThere) {
   for (const auto head :
        {config::HeadKind::kGap, config::HeadKind::kQnAv1, config::HeadKind::kQnAv2}) {

@@ -1,7 +1,7 @@
 // Detectors by the engine against the torch modules in float64.
 #include <gtest/gtest.h>
 
-#include "qna/checkpoint/detector_file.h"
+#include "qna/checkpoint/model_file.h"
 #include "qna/config/detectors.h"
 #include "tests/engine_and_torch.h"
 #include "tests/support/random_config.h"

@@ -8,7 +8,7 @@
 
 #include "qna/engine/qna_layer.h"
 #include "qna/kernels/implementation.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
 #include "qna/ops/composite.h"
 #include "tests/engine_parts.h"
 #include "tests/support/safetensors.h"
@@ -128,10 +128,10 @@ class GoldenLayer : public ::testing::TestWithParam<const char*> {
   }
 
   static torch::Tensor composite(const torch::Tensor& x, const QnA& layer) {
-    const ops::LayerParameters p = layer->parameters_for_layer();
-    const auto shape = ops::layer_shape(x, p, std::nullopt, layer->geometry(), 1);
-    return ops::layer_composite(x, p.score_weight, p.value_weight, p.value_bias, p.out_weight,
-                                p.out_bias, p.bias, p.tap_weights, std::nullopt, shape, 1);
+    const ops::QnALayerParameters p = layer->parameters_for_layer();
+    const auto shape = ops::qna_layer_shape(x, p, std::nullopt, layer->geometry(), 1);
+    return ops::qna_layer_composite(x, p.score_weight, p.value_weight, p.value_bias, p.out_weight,
+                                    p.out_bias, p.bias, p.tap_weights, std::nullopt, shape, 1);
   }
 
   SafeTensors golden;

@@ -58,7 +58,7 @@ class GoldenModel : public ::testing::TestWithParam<const char*> {
     imported_ = engine::import_flax(state, config_, GetParam());
     bytes_ = std::make_shared<const std::string>(
         engine::model_file_bytes(config_, {}, imported_.views(), format::DType::kF32, "golden"));
-    model_ = checkpoint::load_model(file()).model;
+    model_ = checkpoint::load_model<models::QnAViT>(file()).model;
   }
   void TearDown() override { kernels::force_implementation(""); }
   engine::ModelFile file() const { return engine::ModelFile::parse(bytes_, GetParam()); }

@@ -23,11 +23,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The same bytes as pixel() of tensorboard_test.py.
 image::Image pattern(int64_t height, int64_t width, int64_t channels) {
-  image::Image picture = image::make_image(height, width, channels);
-  for (size_t i = 0; i < picture.pixels.size(); ++i) {
-    picture.pixels[i] = static_cast<uint8_t>(i * 7 % 251);
+  image::Image image = image::make_image(height, width, channels);
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = static_cast<uint8_t>(i * 7 % 251);
   }
-  return picture;
+  return image;
 }
 
 // loss = 2.5 / (1 + step), as tensorboard_test.py expects. Steps from 60 on are written as 0 first
@@ -63,7 +63,7 @@ Curve curve(const std::string& name, int64_t points, auto&& value) {
 
 // A ball before a sky, so that there is something to see.
 image::Image ball(int64_t side, double hue) {
-  image::Image picture = image::make_image(side, side, 3);
+  image::Image image = image::make_image(side, side, 3);
   const double centre = 0.5 + 0.15 * std::sin(5 * hue), radius = 0.25 + 0.1 * std::cos(9 * hue);
   for (int64_t y = 0; y < side; ++y) {
     for (int64_t x = 0; x < side; ++x) {
@@ -73,15 +73,15 @@ image::Image ball(int64_t side, double hue) {
       for (int64_t c = 0; c < 3; ++c) {
         const double wave = 0.5 + 0.5 * std::cos(6.28 * (hue + static_cast<double>(c) / 3));
         const double light = inside ? 0.25 + 0.7 * wave * (1.2 - v) : 0.55 + 0.35 * (1 - v) * u;
-        picture.row(y)[3 * x + c] = static_cast<uint8_t>(255 * std::min(1.0, light));
+        image.row(y)[3 * x + c] = static_cast<uint8_t>(255 * std::min(1.0, light));
       }
     }
   }
-  return picture;
+  return image;
 }
 
 viz::Captioned attention(double hue, const std::string& caption) {
-  const image::Image photo = ball(224, hue);
+  const image::Image image = ball(224, hue);
   viz::HeatMap map = viz::make_heat_map(224, 224);
   for (int64_t y = 0; y < 224; ++y) {
     for (int64_t x = 0; x < 224; ++x) {
@@ -89,7 +89,7 @@ viz::Captioned attention(double hue, const std::string& caption) {
           std::exp(-(std::pow((x - 112) / 60.0, 2) + std::pow((y - 123) / 50.0, 2))));
     }
   }
-  return {viz::overlay(photo, map, {}, viz::Palette::kViridis, 0.6), caption};
+  return {viz::overlay(image, map, {}, viz::Palette::kViridis, 0.6), caption};
 }
 
 Confusion confusion_of(std::vector<std::string> classes, std::mt19937& random) {

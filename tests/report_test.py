@@ -4,31 +4,28 @@ Run by CTest with the path of report_example; standard library only.
 """
 
 import base64
+import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree as ET
 
-PROGRAM = ""
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from program import ProgramTest, run, take_arguments
+
 SVG = "{http://www.w3.org/2000/svg}"
 # What every text of hostile.html is, as a browser must show it: control characters and bytes that
 # are not UTF-8 replaced.
 EVIL = re.compile("<script>alert\\(\"1\"\\)</script>'&amp;\ufffd+ \\]\\]> --> </style></svg></pre>")
 
 
-class Reports(unittest.TestCase):
+class Reports(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        subprocess.run([PROGRAM, cls.temporary.name], check=True, timeout=120)
-        cls.folder = pathlib.Path(cls.temporary.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
+        super().setUpClass()
+        run(cls.folder, check=True)
+        cls.folder = pathlib.Path(cls.folder)
 
     def page(self, name):
         text = (self.folder / name).read_text(encoding="utf-8")
@@ -102,5 +99,5 @@ class Reports(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM = sys.argv.pop(1)
+    take_arguments(folder=False)
     unittest.main()

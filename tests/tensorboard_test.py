@@ -5,11 +5,10 @@ test is reported as skipped (exit status 77).
 """
 
 import math
+import os
 import pathlib
 import struct
-import subprocess
 import sys
-import tempfile
 import unittest
 import zlib
 
@@ -19,7 +18,8 @@ except ImportError as reason:
     print(f"skipped: {reason}")
     sys.exit(77)
 
-PROGRAM = ""
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from program import ProgramTest, run, take_arguments
 
 
 def float32(value):
@@ -59,20 +59,16 @@ def png_pixels(png):
     return height, width, channels, b"".join(rows)
 
 
-class EventFiles(unittest.TestCase):
+class EventFiles(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        subprocess.run([PROGRAM, cls.folder.name], check=True, timeout=120)
-        cls.events = pathlib.Path(cls.folder.name, "events")
+        super().setUpClass()
+        run(cls.folder, check=True)
+        cls.events = pathlib.Path(cls.folder, "events")
         # 0: keep everything.
         kinds = (event_accumulator.SCALARS, event_accumulator.IMAGES, event_accumulator.TENSORS)
         cls.seen = event_accumulator.EventAccumulator(str(cls.events), dict.fromkeys(kinds, 0))
         cls.seen.Reload()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def test_tags(self):
         tags = self.seen.Tags()
@@ -130,5 +126,5 @@ class EventFiles(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM = sys.argv.pop(1)
+    take_arguments(folder=False)
     unittest.main()

@@ -79,7 +79,7 @@ void add_study(Command verb, StudyArguments& a, const std::vector<Option>& alien
       verb.option("--subject", a.options.subjects,
                   "Only these, such as qna,sasa,py-halo [all; --quick: without compiled ones]")
           .comma_separated(),
-      verb.option("--figures", a.figures, "Draw the charts into this folder, as SVG and PNG"),
+      verb.option("--figures", a.figures, "Draw the charts into this folder, as SVG"),
       verb.option("--from", a.from, "Do not measure: tables and charts of this CSV file")
           .existing_file(),
       verb.flag("--resume", a.resume, "Keep the cases that the file of --csv has already"),

@@ -27,7 +27,7 @@ from pycocotools.cocoeval import COCOeval
 NAMES = ["AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl"]
 
 
-def make_files(folder, pictures, categories, objects, detections):
+def make_files(folder, images, categories, objects, detections):
     """Boxes of all sizes; a third of the detections lies near an object."""
     draw = random.Random(20220427)
 
@@ -36,21 +36,21 @@ def make_files(folder, pictures, categories, objects, detections):
         return [draw.uniform(0, 640 - width), draw.uniform(0, 480 - height), width, height]
 
     truth = {
-        "images": [{"id": 7 * i + 1, "width": 640, "height": 480} for i in range(pictures)],
+        "images": [{"id": 7 * i + 1, "width": 640, "height": 480} for i in range(images)],
         "categories": [{"id": i + 1 + i // 9, "name": f"c{i}"} for i in range(categories)],
         "annotations": [],
     }
     ids = [category["id"] for category in truth["categories"]]
     inside = {image["id"]: [] for image in truth["images"]}
     for i in range(objects):
-        picture = draw.choice(truth["images"])["id"]
+        image_id = draw.choice(truth["images"])["id"]
         bbox = box()
         truth["annotations"].append({
-            "id": i + 1, "image_id": picture, "category_id": draw.choice(ids), "bbox": bbox,
+            "id": i + 1, "image_id": image_id, "category_id": draw.choice(ids), "bbox": bbox,
             "area": bbox[2] * bbox[3] * draw.uniform(0.5, 1), "iscrowd": int(draw.random() < 0.01)})
-        inside[picture].append(truth["annotations"][-1])
+        inside[image_id].append(truth["annotations"][-1])
     found = []
-    for picture, here in inside.items():
+    for image_id, here in inside.items():
         for _ in range(detections):
             bbox, category = box(), draw.choice(ids)
             if here and draw.random() < 1 / 3:
@@ -59,7 +59,7 @@ def make_files(folder, pictures, categories, objects, detections):
                         for i, value in enumerate(near["bbox"])]
                 bbox[2:] = [max(1, value) for value in bbox[2:]]
                 category = near["category_id"]
-            found.append({"image_id": picture, "category_id": category,
+            found.append({"image_id": image_id, "category_id": category,
                           "bbox": [round(value, 2) for value in bbox],
                           "score": round(draw.random(), 5)})
     paths = [os.path.join(folder, name) for name in ("gt.json", "dt.json")]

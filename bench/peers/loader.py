@@ -12,8 +12,8 @@ import protocol
 protocol.use_threads(1)
 
 
-def find_pictures(folder, count):
-    """`count` pictures, evenly spread over the sorted list, as bench/loader.cc takes them."""
+def find_images(folder, count):
+    """`count` images, evenly spread over the sorted list, as bench/loader.cc takes them."""
     found = sorted(
         os.path.join(place, name)
         for place, _, names in os.walk(folder)
@@ -43,7 +43,7 @@ class Loader:
         auto_augment.NAME_TO_OP["PosterizeIncreasing"] = (
             lambda image, bits, **rest: posterize(image, max(bits, 1), **rest)
         )
-        self.paths = find_pictures(folder, count)
+        self.paths = find_images(folder, count)
         self.transform = create_transform(
             size,
             is_training=True,

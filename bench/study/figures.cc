@@ -7,7 +7,6 @@
 #include "bench/study/fit.h"
 #include "bench/study/subjects.h"
 #include "qna/base/file.h"
-#include "qna/image/write_png.h"
 
 namespace qna::bench::study {
 namespace {
@@ -86,10 +85,8 @@ std::vector<std::string> write_figures(const Rows& rows, const std::string& fold
   std::filesystem::create_directories(folder);
   std::vector<std::string> paths;
   for (const Figure& figure : figures(rows)) {
-    const std::string path = (std::filesystem::path(folder) / figure.name).string();
-    write_file(path + ".svg", report::to_svg(figure.chart));
-    image::write_png(path + ".png", report::to_picture(figure.chart));
-    paths.insert(paths.end(), {path + ".svg", path + ".png"});
+    paths.push_back((std::filesystem::path(folder) / (figure.name + ".svg")).string());
+    write_file(paths.back(), report::to_svg(figure.chart));
   }
   return paths;
 }

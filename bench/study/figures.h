@@ -17,7 +17,7 @@ struct Figure {
 // Time and memory against the window, time against the pixels; of those passes that were measured.
 std::vector<Figure> figures(const Rows& rows);
 
-// Each as <name>.svg and <name>.png. Returns the paths.
+// Each as <name>.svg. Returns the paths.
 std::vector<std::string> write_figures(const Rows& rows, const std::string& folder);
 
 }  // namespace qna::bench::study

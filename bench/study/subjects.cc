@@ -1,5 +1,7 @@
 #include "bench/study/subjects.h"
 
+#include <fmt/ranges.h>
+
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -8,7 +10,7 @@
 #include "qna/base/error.h"
 #include "qna/nn/convolution.h"
 #include "qna/nn/halo_attention.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
 #include "qna/nn/sasa.h"
 #include "qna/nn/window_self_attention.h"
 #include "qna/ops/composite.h"
@@ -44,10 +46,10 @@ Layer qna_composite(const Case& c) {
   nn::QnA module = qna_module(c);
   Layer layer = layer_of(module);
   layer.forward = [module](const at::Tensor& x) {
-    const ops::LayerParameters p = module->parameters_for_layer();
-    const auto shape = ops::layer_shape(x, p, std::nullopt, module->geometry(), 1);
-    return ops::layer_composite(x, p.score_weight, p.value_weight, p.value_bias, p.out_weight,
-                                p.out_bias, p.bias, p.tap_weights, std::nullopt, shape, 1);
+    const ops::QnALayerParameters p = module->parameters_for_layer();
+    const auto shape = ops::qna_layer_shape(x, p, std::nullopt, module->geometry(), 1);
+    return ops::qna_layer_composite(x, p.score_weight, p.value_weight, p.value_bias, p.out_weight,
+                                    p.out_bias, p.bias, p.tap_weights, std::nullopt, shape, 1);
   };
   return layer;
 }
@@ -110,12 +112,12 @@ std::span<const SubjectKind> all_subjects() {
 }
 
 const SubjectKind& find_subject(const std::string& name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const SubjectKind& kind : all_subjects()) {
     if (kind.name == name) return kind;
-    names += (names.empty() ? "" : ", ") + kind.name;
+    names.push_back(kind.name);
   }
-  fail("there is no subject '{}'; there are {}", name, names);
+  fail("there is no subject '{}'; there are {}", name, fmt::join(names, ", "));
 }
 
 const SubjectKind* first_of(const std::string& family) {

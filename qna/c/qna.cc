@@ -19,7 +19,7 @@
 
 struct qna_model {
   explicit qna_model(qna::engine::Model opened)
-      : model(std::move(opened)), config(qna::engine::to_json(model.config()).dump()) {}
+      : model(std::move(opened)), config(qna::config::to_json(model.config()).dump()) {}
 
   const qna::engine::Model model;
   const std::string config;
@@ -86,7 +86,7 @@ void check_pointer(const void* pointer, const char* name) {
   check_argument(pointer != nullptr, "{} must not be NULL", name);
 }
 
-// ---- pictures, from wherever they come, in the model's channels ----
+// ---- images, from wherever they come, in the model's channels ----
 
 qna::image::ReadOptions read_options(const qna_model& model) {
   return {.channels = model.model.channels(), .min_side = model.model.info().preprocess.resize};
@@ -154,10 +154,10 @@ qna_status predict(const qna_model* model, const Source& source, size_t capacity
     check_pointer(best, "best");
     check_pointer(count, "count");
     as_status(QNA_ERROR_KIND, [&] { qna::predict::check_has_classes(model->model); });
-    const Image photo = as_status(QNA_ERROR_PICTURE, [&] { return source.read(*model); });
+    const Image image = as_status(QNA_ERROR_IMAGE, [&] { return source.read(*model); });
     const qna::c::ContextPool::Lease lease = model->contexts.take();
     const qna::predict::Classes classes =
-        qna::predict::classify(model->model, photo, lease.context());
+        qna::predict::classify(model->model, image, lease.context());
     const auto wanted = std::min(capacity, classes.probabilities.size());
     const auto top = classes.top(static_cast<int64_t>(wanted));
     for (size_t i = 0; i < top.size(); ++i) best[i] = {top[i].label, top[i].probability};
@@ -166,7 +166,7 @@ qna_status predict(const qna_model* model, const Source& source, size_t capacity
 }
 
 int64_t feature_count(const qna::engine::Model& model) {
-  if (model.kind() != qna::engine::Kind::kClassifier) return 0;
+  if (model.kind() != qna::config::Kind::kClassifier) return 0;
   return model.classifier().features(model.classifier().stages.size() - 1);
 }
 
@@ -182,9 +182,9 @@ qna_status features(const qna_model* model, const Source& source, size_t capacit
     check_argument(capacity >= needed,
                    "capacity must be at least {}, as the model has features, got {}", needed,
                    capacity);
-    const Image photo = as_status(QNA_ERROR_PICTURE, [&] { return source.read(*model); });
+    const Image image = as_status(QNA_ERROR_IMAGE, [&] { return source.read(*model); });
     const qna::config::Preprocess& preprocess = model->model.info().preprocess;
-    const qna::predict::Input input(qna::data::fit(photo, preprocess), preprocess);
+    const qna::predict::Input input(qna::data::fit(image, preprocess), preprocess);
     const qna::c::ContextPool::Lease lease = model->contexts.take();
     const qna::predict::Features made = qna::predict::features(
         model->model, input.images(), qna::predict::FeatureKind::kPooled, lease.context());
@@ -204,10 +204,10 @@ qna_status detect(const qna_model* model, const Source& source, double threshold
     check_argument(threshold >= 0 && threshold <= 1, "threshold must be from 0 to 1, got {}",
                    threshold);
     as_status(QNA_ERROR_KIND, [&] { model->model.detector(); });
-    const Image photo = as_status(QNA_ERROR_PICTURE, [&] { return source.read(*model); });
+    const Image image = as_status(QNA_ERROR_IMAGE, [&] { return source.read(*model); });
     const qna::c::ContextPool::Lease lease = model->contexts.take();
     const qna::predict::Detections found =
-        qna::predict::find_objects(model->model, photo, model->model.info().preprocess,
+        qna::predict::find_objects(model->model, image, model->model.info().preprocess,
                                    {.threshold = threshold, .sorted = true}, lease.context())
             .found;
     *count = std::min(capacity, found.size());
@@ -260,7 +260,7 @@ qna_status qna_describe(const qna_model* model, qna_description* description) {
     check_pointer(model, "model");
     check_pointer(description, "description");
     const qna::engine::Model& m = model->model;
-    const bool detector = m.kind() == qna::engine::Kind::kDetector;
+    const bool detector = m.kind() == qna::config::Kind::kDetector;
     *description = {.kind = static_cast<qna_kind>(m.kind()),
                     .name = m.info().name.c_str(),
                     .classes = m.classes(),

@@ -1,15 +1,15 @@
-/* QnA networks from C: open a weights file, ask it about pictures. Library libqna, see docs/c.md.
+/* QnA networks from C: open a weights file, ask it about images. Library libqna, see docs/c.md.
  *
  *   qna_model* model = NULL;
  *   qna_class best[5];
  *   size_t count = 0;
  *   if (qna_open("imagenette.safetensors", &model) != QNA_OK ||
- *       qna_predict_file(model, "photo.jpg", 5, best, &count) != QNA_OK) {
+ *       qna_predict_file(model, "picture.jpg", 5, best, &count) != QNA_OK) {
  *     fprintf(stderr, "%s\n", qna_last_error());
  *   }
  *   qna_close(model);
  *
- * An opened model does not change: any number of threads may use one at the same time. Pictures are
+ * An opened model does not change: any number of threads may use one at the same time. Images are
  * resized, cropped and normalised as the weights file says. Texts are UTF-8. Nothing is printed.
  */
 #ifndef QNA_C_QNA_H_
@@ -27,7 +27,7 @@ typedef enum qna_status {
   QNA_OK = 0,
   QNA_ERROR_ARGUMENT = 1, /* a wrong argument: a null pointer, a size, a number out of its range */
   QNA_ERROR_MODEL = 2,    /* the weights file cannot be read, or is broken */
-  QNA_ERROR_PICTURE = 3,  /* the picture cannot be read, or is broken */
+  QNA_ERROR_IMAGE = 3,    /* the image cannot be read, or is broken */
   QNA_ERROR_KIND = 4,     /* this kind of network cannot do that */
   QNA_ERROR_MEMORY = 5,   /* not enough memory */
   QNA_ERROR_INTERNAL = 6  /* anything else */
@@ -52,7 +52,7 @@ qna_status qna_open_memory(const void* bytes, size_t size, qna_model** model);
 void qna_close(qna_model* model);
 
 /* How many threads compute one call, the calling one among them; 0, the default: one per core. A
- * program with as many threads as cores, each with its own pictures, is fastest with 1. The results
+ * program with as many threads as cores, each with its own images, is fastest with 1. The results
  * are the same to the last bit. */
 qna_status qna_set_threads(qna_model* model, int threads);
 
@@ -61,11 +61,11 @@ typedef struct qna_description {
   qna_kind kind;
   const char* name; /* may be empty */
   int64_t classes;  /* 0: it knows none */
-  int64_t channels; /* of its pictures: 3, or 1 for grey ones; the library converts */
-  int64_t height;   /* of what the network sees; 0: as the picture, resized */
+  int64_t channels; /* of its images: 3, or 1 for grey ones; the library converts */
+  int64_t height;   /* of what the network sees; 0: as the image, resized */
   int64_t width;
-  int64_t features;   /* of a classifier: numbers per picture, see qna_features_pixels */
-  int64_t queries;    /* of a detector: no picture has more boxes than these */
+  int64_t features;   /* of a classifier: numbers per image, see qna_features_pixels */
+  int64_t queries;    /* of a detector: no image has more boxes than these */
   const char* config; /* the whole configuration, as JSON */
 } qna_description;
 qna_status qna_describe(const qna_model* model, qna_description* description);
@@ -73,7 +73,7 @@ qna_status qna_describe(const qna_model* model, qna_description* description);
 /* The name of a class, from 0 on. NULL where there is none, or where the file has no names. */
 const char* qna_label(const qna_model* model, int64_t index);
 
-/* A picture: rows from top to bottom, pixels from left to right, red, green and blue side by side.
+/* An image: rows from top to bottom, pixels from left to right, red, green and blue side by side.
  */
 typedef struct qna_pixels {
   const uint8_t* rgb;
@@ -110,7 +110,7 @@ qna_status qna_features_memory(const qna_model* model, const void* bytes, size_t
 /* ---- detectors ---- */
 
 typedef struct qna_box {
-  double left; /* in pixels of the picture */
+  double left; /* in pixels of the image */
   double top;
   double right;
   double bottom;

@@ -17,16 +17,16 @@ namespace qna {
 namespace {
 
 const std::string kImages = QNA_TEST_IMAGES;
-const std::string kPicture = kImages + "/rgb8.png";
+const std::string kImage = kImages + "/rgb8.png";
 
 // The bytes of a file with random weights.
-std::string random_file(const engine::NetworkConfig& config, const engine::ModelInfo& info) {
+std::string random_file(const config::NetworkConfig& config, const engine::ModelInfo& info) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0, 0.1f);
   const int64_t none = 0;
   std::vector<std::vector<float>> numbers;
   std::vector<format::TensorView> views;
-  for (const config::Parameter& p : engine::parameters(config)) {
+  for (const config::Parameter& p : config::parameters(config)) {
     if (p.kind == config::Parameter::Kind::kCount) {
       views.push_back({p.name, format::DType::kI64, p.shape, std::as_bytes(std::span(&none, 1))});
       continue;
@@ -110,19 +110,19 @@ TEST(C, DescribesAClassifier) {
 
 TEST(C, SameAnswerFromFileMemoryAndPixels) {
   const Model model;
-  const auto expected = top(model, kPicture);
+  const auto expected = top(model, kImage);
   ASSERT_EQ(expected.size(), 5u);
   for (size_t i = 1; i < 5; ++i) EXPECT_GE(expected[i - 1].second, expected[i].second);
-  const std::string bytes = testing::content_of(kPicture);
-  const image::Image photo = image::read_image(kPicture);
+  const std::string bytes = testing::content_of(kImage);
+  const image::Image image = image::read_image(kImage);
   // Rows that are further apart than they are long.
-  const int64_t stride = photo.row_bytes() + 5;
-  std::vector<uint8_t> rgb(photo.height * stride, 255);
-  for (int64_t y = 0; y < photo.height; ++y) {
-    std::memcpy(rgb.data() + y * stride, photo.row(y), photo.row_bytes());
+  const int64_t stride = image.row_bytes() + 5;
+  std::vector<uint8_t> rgb(image.height * stride, 255);
+  for (int64_t y = 0; y < image.height; ++y) {
+    std::memcpy(rgb.data() + y * stride, image.row(y), image.row_bytes());
   }
-  const qna_pixels pixels[] = {{photo.pixels.data(), photo.height, photo.width, 0},
-                               {rgb.data(), photo.height, photo.width, stride}};
+  const qna_pixels pixels[] = {{image.pixels.data(), image.height, image.width, 0},
+                               {rgb.data(), image.height, image.width, stride}};
   for (int way = 0; way < 3; ++way) {
     qna_class best[5];
     size_t count = 0;
@@ -141,14 +141,14 @@ TEST(C, SameAnswerFromFileMemoryAndPixels) {
 TEST(C, NoMoreClassesThanThereAre) {
   engine::ModelInfo info;
   info.preprocess.mean = info.preprocess.std = {0.5f};
-  const Model model(random_file(small_classifier(3, 1), info));  // of grey pictures
-  const auto classes = top(model, kPicture);
+  const Model model(random_file(small_classifier(3, 1), info));  // of grey images
+  const auto classes = top(model, kImage);
   ASSERT_EQ(classes.size(), 3u);
   EXPECT_NEAR(classes[0].second + classes[1].second + classes[2].second, 1, 1e-6);
   EXPECT_EQ(qna_label(model, 0), nullptr);  // the file has no names
   size_t count = 9;
   qna_class best;
-  EXPECT_EQ(qna_predict_file(model, kPicture.c_str(), 0, &best, &count), QNA_OK);
+  EXPECT_EQ(qna_predict_file(model, kImage.c_str(), 0, &best, &count), QNA_OK);
   EXPECT_EQ(count, 0u);
 }
 
@@ -156,9 +156,9 @@ TEST(C, Features) {
   const Model model;
   qna_description d;
   ASSERT_EQ(qna_describe(model, &d), QNA_OK);
-  const std::string bytes = testing::content_of(kPicture);
+  const std::string bytes = testing::content_of(kImage);
   std::vector<float> from_file(d.features), from_memory(d.features);
-  ASSERT_EQ(qna_features_file(model, kPicture.c_str(), from_file.size(), from_file.data()), QNA_OK)
+  ASSERT_EQ(qna_features_file(model, kImage.c_str(), from_file.size(), from_file.data()), QNA_OK)
       << qna_last_error();
   ASSERT_EQ(qna_features_memory(model, bytes.data(), bytes.size(), from_memory.size(),
                                 from_memory.data()),
@@ -167,7 +167,7 @@ TEST(C, Features) {
   double sum = 0;
   for (const float x : from_file) sum += std::abs(x);
   EXPECT_GT(sum, 0);
-  EXPECT_EQ(qna_features_file(model, kPicture.c_str(), from_file.size() - 1, from_file.data()),
+  EXPECT_EQ(qna_features_file(model, kImage.c_str(), from_file.size() - 1, from_file.data()),
             QNA_ERROR_ARGUMENT);
   EXPECT_NE(std::strstr(qna_last_error(), "capacity"), nullptr);
 }
@@ -182,7 +182,7 @@ TEST(C, Detects) {
   EXPECT_STREQ(d.name, "small");
   qna_box boxes[7];
   size_t count = 0;
-  ASSERT_EQ(qna_detect_file(model, kPicture.c_str(), 0, 7, boxes, &count), QNA_OK)
+  ASSERT_EQ(qna_detect_file(model, kImage.c_str(), 0, 7, boxes, &count), QNA_OK)
       << qna_last_error();
   ASSERT_EQ(count, 7u);
   for (size_t i = 0; i < count; ++i) {
@@ -193,8 +193,8 @@ TEST(C, Detects) {
       EXPECT_GE(boxes[i - 1].score, boxes[i].score);
     }
   }
-  const image::Image photo = image::read_image(kPicture);
-  const qna_pixels pixels = {photo.pixels.data(), photo.height, photo.width, 0};
+  const image::Image image = image::read_image(kImage);
+  const qna_pixels pixels = {image.pixels.data(), image.height, image.width, 0};
   qna_box two[2];
   ASSERT_EQ(qna_detect_pixels(model, &pixels, 0, 2, two, &count), QNA_OK);
   ASSERT_EQ(count, 2u);
@@ -218,15 +218,15 @@ TEST(C, WrongArguments) {
   expect(qna_open(nullptr, &other), QNA_ERROR_ARGUMENT, "path must not be NULL");
   expect(qna_open(QNA_WEIGHTS, nullptr), QNA_ERROR_ARGUMENT, "model must not be NULL");
   expect(qna_open("/nowhere.safetensors", &other), QNA_ERROR_MODEL, "/nowhere.safetensors");
-  expect(qna_open(kPicture.c_str(), &other), QNA_ERROR_MODEL, "rgb8.png");
+  expect(qna_open(kImage.c_str(), &other), QNA_ERROR_MODEL, "rgb8.png");
   expect(qna_open_memory(text, sizeof(text), &other), QNA_ERROR_MODEL, "in memory");
   EXPECT_EQ(other, nullptr);
-  expect(qna_predict_file(nullptr, kPicture.c_str(), 1, best, &count), QNA_ERROR_ARGUMENT, "model");
+  expect(qna_predict_file(nullptr, kImage.c_str(), 1, best, &count), QNA_ERROR_ARGUMENT, "model");
   expect(qna_predict_file(model, nullptr, 1, best, &count), QNA_ERROR_ARGUMENT, "path");
-  expect(qna_predict_file(model, kPicture.c_str(), 1, nullptr, &count), QNA_ERROR_ARGUMENT, "best");
-  expect(qna_predict_file(model, kPicture.c_str(), 1, best, nullptr), QNA_ERROR_ARGUMENT, "count");
-  expect(qna_predict_file(model, "/nowhere.jpg", 1, best, &count), QNA_ERROR_PICTURE, "nowhere");
-  expect(qna_predict_memory(model, text, sizeof(text), 1, best, &count), QNA_ERROR_PICTURE,
+  expect(qna_predict_file(model, kImage.c_str(), 1, nullptr, &count), QNA_ERROR_ARGUMENT, "best");
+  expect(qna_predict_file(model, kImage.c_str(), 1, best, nullptr), QNA_ERROR_ARGUMENT, "count");
+  expect(qna_predict_file(model, "/nowhere.jpg", 1, best, &count), QNA_ERROR_IMAGE, "nowhere");
+  expect(qna_predict_memory(model, text, sizeof(text), 1, best, &count), QNA_ERROR_IMAGE,
          "picture in memory");
   expect(qna_predict_pixels(model, nullptr, 1, best, &count), QNA_ERROR_ARGUMENT, "pixels");
   const qna_pixels no_rgb = {nullptr, 2, 2, 0}, flat = {rgb, 0, 2, 0}, narrow = {rgb, 2, 2, 5};
@@ -234,12 +234,12 @@ TEST(C, WrongArguments) {
   expect(qna_predict_pixels(model, &flat, 1, best, &count), QNA_ERROR_ARGUMENT, "height");
   expect(qna_predict_pixels(model, &narrow, 1, best, &count), QNA_ERROR_ARGUMENT, "stride");
   qna_box box;
-  expect(qna_detect_file(model, kPicture.c_str(), 0.5, 1, &box, &count), QNA_ERROR_KIND,
+  expect(qna_detect_file(model, kImage.c_str(), 0.5, 1, &box, &count), QNA_ERROR_KIND,
          "classifier");
   const Model detector(small_detector_file());
-  expect(qna_detect_file(detector, kPicture.c_str(), NAN, 1, &box, &count), QNA_ERROR_ARGUMENT,
+  expect(qna_detect_file(detector, kImage.c_str(), NAN, 1, &box, &count), QNA_ERROR_ARGUMENT,
          "threshold");
-  expect(qna_predict_file(detector, kPicture.c_str(), 1, best, &count), QNA_ERROR_KIND, "detector");
+  expect(qna_predict_file(detector, kImage.c_str(), 1, best, &count), QNA_ERROR_KIND, "detector");
   expect(qna_set_threads(model, -1), QNA_ERROR_ARGUMENT, "threads");
   expect(qna_describe(model, nullptr), QNA_ERROR_ARGUMENT, "description");
   EXPECT_EQ(qna_label(nullptr, 0), nullptr);
@@ -266,7 +266,7 @@ TEST(C, ManyThreadsOnOneModel) {
       const std::string path = "/nowhere" + std::to_string(t);
       qna_class best;
       size_t count = 0;
-      EXPECT_EQ(qna_predict_file(model, path.c_str(), 1, &best, &count), QNA_ERROR_PICTURE);
+      EXPECT_EQ(qna_predict_file(model, path.c_str(), 1, &best, &count), QNA_ERROR_IMAGE);
       EXPECT_NE(std::strstr(qna_last_error(), path.c_str()), nullptr);
     });
   }

@@ -1,5 +1,5 @@
 // Detectors on disk: what is written is read again, what else gives weights, and what is refused.
-#include "qna/checkpoint/detector_file.h"
+#include "qna/checkpoint/model_file.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -72,9 +72,9 @@ using DetectorFile = testing::FileTest;
 TEST_F(DetectorFile, RoundTripIsExact) {
   for (const config::DetrConfig& config : {small_detr(), resnet_config()}) {
     const models::Detr model = make(config);
-    save_detector(path(), model, detector_info());
-    EXPECT_EQ(engine::kind_of_file(path()), engine::Kind::kDetector);
-    LoadedDetector loaded = load_detector(path());
+    save_model(path(), model, detector_info());
+    EXPECT_EQ(engine::ModelFile::open(path()).kind(), config::Kind::kDetector);
+    Loaded<models::Detr> loaded = load_model<models::Detr>(path());
     EXPECT_FALSE(loaded.model->is_training());
     EXPECT_EQ(loaded.model->config(), config);
     expect_same_tensors(*loaded.model, *model);
@@ -90,54 +90,54 @@ TEST_F(DetectorFile, RoundTripIsExact) {
 TEST_F(DetectorFile, FindsTheSameBoxes) {
   models::Detr model(small_detr());
   model->eval();
-  save_detector(path(), model, detector_info());
+  save_model(path(), model, detector_info());
   const torch::NoGradGuard no_grad;
   const Tensor x = torch::randn({1, 32, 48, 3});
-  const Tensor boxes = load_detector(path()).model->forward(x).boxes;
+  const Tensor boxes = load_model<models::Detr>(path()).model->forward(x).boxes;
   EXPECT_TRUE(boxes.isfinite().all().item<bool>());
   EXPECT_TRUE(torch::equal(boxes, model->forward(x).boxes));
 }
 
 TEST_F(DetectorFile, TrainingTensorsArePassedBy) {
   const models::Detr model = make(small_detr());
-  save_detector(path(), model, detector_info(), at::kHalf, {{"step", torch::tensor({7})}});
+  save_model(path(), model, detector_info(), at::kHalf, {{"step", torch::tensor({7})}});
   const format::SafetensorsFile file(path());
   EXPECT_NE(file.find("training/step"), nullptr);
   EXPECT_EQ(file.at("class_embed.weight").dtype, format::DType::kF16);
-  EXPECT_EQ(load_detector(path()).model->config(), small_detr());
+  EXPECT_EQ(load_model<models::Detr>(path()).model->config(), small_detr());
   models::Detr other = make(small_detr(), 83);
-  EXPECT_TRUE(load_detector_weights(other, path()).empty());
+  EXPECT_TRUE(load_weights(other, path()).empty());
 }
 
 TEST_F(DetectorFile, TheOtherKindIsNamed) {
   const models::QnAViT classifier = make_classifier(small_backbone());
   save_model(path(), classifier, {});
-  EXPECT_EQ(engine::kind_of_file(path()), engine::Kind::kClassifier);
-  expect_complaint([&] { load_detector(path()); }, {path().c_str(), "classifier", "qna predict"});
-  save_detector(path(), make(small_detr()), detector_info());
-  expect_complaint([&] { load_model(path()); }, {path().c_str(), "detector", "qna detect"});
+  EXPECT_EQ(engine::ModelFile::open(path()).kind(), config::Kind::kClassifier);
+  expect_complaint([&] { load_model<models::Detr>(path()); }, {path().c_str(), "classifier"});
+  save_model(path(), make(small_detr()), detector_info());
+  expect_complaint([&] { load_model<models::QnAViT>(path()); }, {path().c_str(), "detector"});
   models::QnAViT model = classifier;
   expect_complaint([&] { load_weights(model, path()); }, {path().c_str(), "detector"});
   const std::string other =
       changed([](Metadata& metadata, Tensors&) { metadata["kind"] = "diffuser"; });
   models::Detr detector = make(small_detr());
-  expect_complaint([&] { load_detector(other); }, {other.c_str(), "kind", "'diffuser'"});
-  expect_complaint([&] { load_detector_weights(detector, other); }, {"kind", "'diffuser'"});
-  expect_complaint([&] { load_detector(path("none")); }, {"none"});
+  expect_complaint([&] { load_model<models::Detr>(other); }, {other.c_str(), "kind", "'diffuser'"});
+  expect_complaint([&] { load_weights(detector, other); }, {"kind", "'diffuser'"});
+  expect_complaint([&] { load_model<models::Detr>(path("none")); }, {"none"});
 }
 
 TEST_F(DetectorFile, WrongMetadata) {
-  save_detector(path(), make(small_detr()), detector_info());
+  save_model(path(), make(small_detr()), detector_info());
   const auto with = [&](const char* key, const char* value) {
     return changed([&](Metadata& metadata, Tensors&) { metadata[key] = value; });
   };
   for (const char* key : {"config", "preprocess", "labels", "category_ids", "training"}) {
     const std::string broken = with(key, "{\"a\": ");
-    expect_complaint([&] { load_detector(broken); }, {broken.c_str(), key, "not JSON"});
+    expect_complaint([&] { load_model<models::Detr>(broken); }, {broken.c_str(), key, "not JSON"});
   }
   const std::string without =
       changed([&](Metadata& metadata, Tensors&) { metadata.erase("config"); });
-  expect_complaint([&] { load_detector(without); }, {without.c_str(), "there is no"});
+  expect_complaint([&] { load_model<models::Detr>(without); }, {without.c_str(), "there is no"});
   const std::tuple<const char*, const char*, const char*> wrong[] = {
       {"format", "qna-9", "qna-9"},
       {"config", "{\"heads\": 3}", "heads"},
@@ -154,12 +154,12 @@ TEST_F(DetectorFile, WrongMetadata) {
   };
   for (const auto& [key, value, word] : wrong) {
     const std::string file = with(key, value);
-    expect_complaint([&] { load_detector(file); }, {file.c_str(), word});
+    expect_complaint([&] { load_model<models::Detr>(file); }, {file.c_str(), word});
   }
 }
 
 TEST_F(DetectorFile, SmallFilesCannotAskForLargeNetworks) {
-  save_detector(path(), make(small_detr()), detector_info());
+  save_model(path(), make(small_detr()), detector_info());
   for (const auto& [key, value] : {std::pair{"hidden", 16384}, {"feedforward", 131072}}) {
     config::DetrConfig config = small_detr();
     nlohmann::json object = config::to_json(config);
@@ -167,21 +167,22 @@ TEST_F(DetectorFile, SmallFilesCannotAskForLargeNetworks) {
     object["encoder_blocks"] = 100;
     const std::string file =
         changed([&](Metadata& metadata, Tensors&) { metadata["config"] = object.dump(); });
-    expect_complaint([&] { load_detector(file); }, {file.c_str(), "parameters", "the file holds"});
+    expect_complaint([&] { load_model<models::Detr>(file); },
+                     {file.c_str(), "parameters", "the file holds"});
   }
   const std::string resnet = changed([](Metadata& metadata, Tensors&) {
     metadata["config"] = config::to_json(resnet_config()).dump();
   });
-  expect_complaint([&] { load_detector(resnet); }, {"parameters", "the file holds"});
+  expect_complaint([&] { load_model<models::Detr>(resnet); }, {"parameters", "the file holds"});
 }
 
 TEST_F(DetectorFile, MissingExtraAndWrongTensors) {
-  save_detector(path(), make(small_detr()), detector_info());
+  save_model(path(), make(small_detr()), detector_info());
   models::Detr model = make(small_detr(), 84);
   const auto expect_refusal = [&](const auto& change, std::initializer_list<const char*> words) {
     const std::string file = changed([&](Metadata&, Tensors& tensors) { change(tensors); });
-    expect_complaint([&] { load_detector(file); }, words);
-    expect_complaint([&] { load_detector_weights(model, file); }, words);
+    expect_complaint([&] { load_model<models::Detr>(file); }, words);
+    expect_complaint([&] { load_weights(model, file); }, words);
   };
   expect_refusal([](Tensors& t) { t.erase("input_proj.bias"); }, {"no tensor", "input_proj.bias"});
   expect_refusal([](Tensors& t) { t["more"] = torch::ones({2}); }, {"no place", "'more'"});
@@ -198,12 +199,12 @@ TEST_F(DetectorFile, MissingExtraAndWrongTensors) {
 
 TEST_F(DetectorFile, FailedSaveLeavesTheFile) {
   const models::Detr model = make(small_detr());
-  save_detector(path(), model, detector_info());
+  save_model(path(), model, detector_info());
   const std::string before = bytes_of(path());
   const auto refuse = [&](const auto& change, std::initializer_list<const char*> words) {
     ModelInfo info = detector_info();
     change(info);
-    expect_complaint([&] { save_detector(path(), model, info); }, words);
+    expect_complaint([&] { save_model(path(), model, info); }, words);
   };
   refuse([](ModelInfo& info) { info.labels.pop_back(); }, {"2 labels", "3 classes"});
   refuse([](ModelInfo& info) { info.category_ids.pop_back(); }, {"2 category_ids"});
@@ -211,7 +212,7 @@ TEST_F(DetectorFile, FailedSaveLeavesTheFile) {
   refuse([](ModelInfo& info) { info.preprocess.crop = {224, 224}; }, {"crop", "224"});
   refuse([](ModelInfo& info) { info.preprocess.mean = info.preprocess.std = {0.5f}; },
          {"3 channels", "makes 1"});
-  expect_complaint([&] { save_detector(path(), model, detector_info(), at::kDouble); }, {"dtype"});
+  expect_complaint([&] { save_model(path(), model, detector_info(), at::kDouble); }, {"dtype"});
   EXPECT_EQ(bytes_of(path()), before);
 }
 
@@ -221,29 +222,29 @@ TEST_F(DetectorFile, OtherNumberOfAnchors) {
   config::DetrConfig config = small_detr();
   config.anchors = true;
   const models::Detr from = make(config);
-  save_detector(path(), from, detector_info());
-  EXPECT_TRUE(load_detector(path()).model->config() == config);
+  save_model(path(), from, detector_info());
+  EXPECT_TRUE(load_model<models::Detr>(path()).model->config() == config);
   config.queries = 4;
   models::Detr model = make(config, 85);
   const Tensor anchors = model->refpoint_embed->weight.clone();
-  EXPECT_EQ(load_detector_weights(model, path()),
+  EXPECT_EQ(load_weights(model, path()),
             (LoadReport{"refpoint_embed.weight: [5, 4] -> [4, 4], newly initialised"}));
   EXPECT_TRUE(torch::equal(model->refpoint_embed->weight, anchors));
   models::Detr other = make(small_detr());
-  expect_complaint([&] { load_detector_weights(other, path()); },
+  expect_complaint([&] { load_weights(other, path()); },
                    {"in the file are boxes", "model's are vectors", "anchors"});
 }
 
 TEST_F(DetectorFile, OtherClassesAndQueries) {
   const models::Detr from = make(small_detr());
-  save_detector(path(), from, detector_info());
+  save_model(path(), from, detector_info());
   config::DetrConfig config = small_detr();
   config.classes = 7;
   config.queries = 4;
   models::Detr model = make(config, 85);
   const Tensor classes = model->class_embed->weight.clone();
   const Tensor queries = model->query_embed->weight.clone();
-  EXPECT_EQ(load_detector_weights(model, path()),
+  EXPECT_EQ(load_weights(model, path()),
             (LoadReport{"class_embed.weight: [4, 16] -> [8, 16], newly initialised",
                         "class_embed.bias: [4] -> [8], newly initialised",
                         "query_embed.weight: [5, 16] -> [4, 16], newly initialised"}));
@@ -265,7 +266,7 @@ TEST_F(DetectorFile, BackboneOfAQnAViT) {
   save_model(path(), classifier, {});
   models::Detr model = make(small_detr());
   const Tensor transformer = model->transformer->decoder->norm->weight.clone();
-  EXPECT_EQ(load_detector_weights(model, path()), (LoadReport{kBeside}));
+  EXPECT_EQ(load_weights(model, path()), (LoadReport{kBeside}));
   const auto from = classifier->named_parameters();
   for (const auto& item : model->backbone().qna_vit->named_parameters()) {
     EXPECT_TRUE(torch::equal(item.value(), from[item.key()])) << item.key();
@@ -280,7 +281,7 @@ TEST_F(DetectorFile, BackboneOfAQnAViTWithOtherWindows) {
   config.stages[1].window = {5, 4};
   save_model(path(), make_classifier(config), {});
   models::Detr model = make(small_detr());
-  EXPECT_EQ(load_detector_weights(model, path()),
+  EXPECT_EQ(load_weights(model, path()),
             (LoadReport{"stages.1.blocks.0.attention.relative_bias: [9, 7, 2] -> [5, 3, 2], "
                         "resized bicubically",
                         kBeside}));
@@ -288,7 +289,7 @@ TEST_F(DetectorFile, BackboneOfAQnAViTWithOtherWindows) {
   config::DetrConfig learned = small_detr();
   learned.positions = nn::PositionKind::kLearned;
   models::Detr other = make(learned);
-  const LoadReport report = load_detector_weights(other, path());
+  const LoadReport report = load_weights(other, path());
   EXPECT_NE(report.back().find("backbone.1"), std::string::npos) << report.back();
 }
 
@@ -298,7 +299,7 @@ TEST_F(DetectorFile, TheFirstStagesOfAQnAViT) {
   config::DetrConfig config = small_detr();
   std::get<config::QnAViTConfig>(config.backbone).stages.resize(1);
   models::Detr model = make(config);
-  EXPECT_EQ(load_detector_weights(model, path()),
+  EXPECT_EQ(load_weights(model, path()),
             (LoadReport{"head.norm.weight: [16] -> [8], newly initialised",
                         "head.norm.bias: [16] -> [8], newly initialised",
                         "stages behind number 1: left out", kBeside}));
@@ -311,7 +312,7 @@ TEST_F(DetectorFile, TheFirstStagesOfAQnAViT) {
 TEST_F(DetectorFile, BackboneWithoutAHead) {
   save_model(path(), models::QnAViT(small_backbone()), {});
   models::Detr model = make(small_detr());
-  EXPECT_EQ(load_detector_weights(model, path()),
+  EXPECT_EQ(load_weights(model, path()),
             (LoadReport{"backbone.0.norm.weight: not in the file, newly initialised",
                         "backbone.0.norm.bias: not in the file, newly initialised", kBeside}));
 }
@@ -326,7 +327,7 @@ TEST_F(DetectorFile, BackboneOfTorchvision) {
   tensors["layer1.0.bn1.num_batches_tracked"] = torch::tensor(int64_t{5});
   const std::string file = write("resnet.safetensors", tensors, {{"format", "pt"}});
   models::Detr model = make(resnet_config());
-  EXPECT_EQ(load_detector_weights(model, file), (LoadReport{kBeside}));
+  EXPECT_EQ(load_weights(model, file), (LoadReport{kBeside}));
   const auto buffers = resnet->named_buffers();
   for (const auto& item : model->backbone().resnet->named_buffers()) {
     EXPECT_TRUE(torch::equal(item.value(), buffers[item.key()])) << item.key();
@@ -334,25 +335,24 @@ TEST_F(DetectorFile, BackboneOfTorchvision) {
   EXPECT_TRUE(torch::equal(model->backbone().resnet->conv1->weight, resnet->conv1->weight));
 
   models::Detr other = make(small_detr());
-  expect_complaint([&] { load_detector_weights(other, file); }, {"ResNet", "QnA-ViT"});
+  expect_complaint([&] { load_weights(other, file); }, {"ResNet", "QnA-ViT"});
   config::DetrConfig deeper = resnet_config();
   deeper.backbone = config::ResNetConfig{.depth = 50};
   other = models::Detr(deeper);
-  expect_complaint([&] { load_detector_weights(other, file); }, {"layer1.0.conv1.weight"});
+  expect_complaint([&] { load_weights(other, file); }, {"layer1.0.conv1.weight"});
 }
 
 TEST_F(DetectorFile, BackboneThatDoesNotFit) {
   save_model(path(), make_classifier(small_backbone()), {});
   models::Detr resnet = make(resnet_config());
-  expect_complaint([&] { load_detector_weights(resnet, path()); }, {"QnA-ViT", "ResNet-18"});
+  expect_complaint([&] { load_weights(resnet, path()); }, {"QnA-ViT", "ResNet-18"});
   config::QnAViTConfig wide = small_backbone();
   wide.base_dim = 16;
   save_model(path(), make_classifier(wide), {});
   models::Detr model = make(small_detr());
-  expect_complaint([&] { load_detector_weights(model, path()); }, {"stem.conv.weight", "must be"});
+  expect_complaint([&] { load_weights(model, path()); }, {"stem.conv.weight", "must be"});
   const std::string nothing = write("nothing.safetensors", {{"a", torch::ones({2})}}, {});
-  expect_complaint([&] { load_detector_weights(model, nothing); },
-                   {nothing.c_str(), "convert_detr.py"});
+  expect_complaint([&] { load_weights(model, nothing); }, {nothing.c_str(), "convert_detr.py"});
   expect_same_tensors(*model, *make(small_detr()));
 }
 

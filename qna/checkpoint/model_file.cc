@@ -1,26 +1,47 @@
 #include "qna/checkpoint/model_file.h"
 
+#include <type_traits>
+
+#include "qna/base/error.h"
 #include "qna/checkpoint/module_tensors.h"
 #include "qna/checkpoint/weight_copy.h"
 
 namespace qna::checkpoint {
 namespace {
 
-// new_head: what of the head does not fit keeps its initial values.
-LoadReport copy_weights(models::QnAViT& model, const engine::ModelFile& file, bool new_head) {
-  WeightCopy copy(file.origin(), file.tensors());
-  for (const auto& [name, tensor] : named_tensors(*model)) {
-    if (new_head && name.starts_with("head.") && !copy.has(name)) {
-      copy.leave(name);
-      continue;
-    }
-    const bool other_classes = new_head && name.starts_with("head.fc.");
-    copy.add(name, tensor,
-             other_classes ? WeightCopy::OtherRows::kKeepInitial : WeightCopy::OtherRows::kRefuse);
+format::DType file_type(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return format::DType::kF32;
+    case at::kHalf:
+      return format::DType::kF16;
+    case at::kBFloat16:
+      return format::DType::kBF16;
+    default:
+      fail("save_model: dtype must be float32, float16 or bfloat16");
   }
-  // A model without a head leaves the file's head alone.
-  if (!model->head) copy.ignore([](const auto& name) { return name.starts_with("head."); });
-  return copy.finish();
+}
+
+// To be called before anything is built: a small file cannot ask for a large network.
+void check_parameters(const engine::ModelFile& file) {
+  double stored = 0;
+  for (const format::TensorView& view : file.tensors().tensors()) {
+    stored += static_cast<double>(view.bytes.size()) / static_cast<double>(size_of(view.dtype));
+  }
+  const int64_t wanted = config::learned_count(config::parameters(file.config()));
+  // Twice: a missing tensor is for WeightCopy to name.
+  check(static_cast<double>(wanted) <= 2 * stored + 1e6,
+        "{}: the configuration asks for {} parameters, the file holds {:.0f}", file.origin(),
+        wanted, stored);
+}
+
+// All tensors, each of its own size.
+void copy_all(torch::nn::Module& model, const engine::ModelFile& file) {
+  WeightCopy copy(file.origin(), file.tensors());
+  for (const auto& [name, tensor] : named_tensors(model)) copy.add(name, tensor);
+  const LoadReport report = copy.finish();
+  check(report.empty(), "{}: the tensors must fit the file's configuration, but {}", file.origin(),
+        report.empty() ? "" : report.front());
 }
 
 }  // namespace
@@ -32,43 +53,60 @@ NamedTensors named_tensors(const torch::nn::Module& model) {
   return tensors;
 }
 
-void save_model(const std::string& path, const models::QnAViT& model, const ModelInfo& info,
+void save_model(const std::string& path, const AnyModel& model, const ModelInfo& info,
                 at::ScalarType dtype, const NamedTensors& training) {
-  constexpr const char* kWho = "save_model";
-  engine::write_model_file(path, model->config(), info, ModuleTensors(*model, training).views(),
-                           file_type(dtype, kWho), kWho);
+  engine::write_model_file(path, model.config, info, ModuleTensors(model.module, training).views(),
+                           file_type(dtype), "save_model");
 }
 
-engine::Model serving_model(const models::QnAViT& model, const ModelInfo& info) {
-  return serve(model, info, "serving_model");
+engine::Model serving_model(const AnyModel& model, const ModelInfo& info) {
+  constexpr const char* kWho = "serving_model";
+  const ModuleTensors tensors(model.module);
+  auto bytes = std::make_shared<const std::string>(
+      engine::model_file_bytes(model.config, info, tensors.views(), format::DType::kF32, kWho));
+  return engine::Model(engine::ModelFile::parse(std::move(bytes), kWho));
 }
 
-LoadedModel load_model(const std::string& path, const LoadOptions& options) {
-  return load_model(engine::ModelFile::open(path), options);
-}
-
-LoadedModel load_model(const engine::ModelFile& file, const LoadOptions& options) {
-  file.check_kind(engine::Kind::kClassifier);
+template <typename Model>
+Loaded<Model> load_model(const engine::ModelFile& file) {
+  using Config = std::remove_cvref_t<decltype(std::declval<Model>()->config())>;
+  const Config& config = file.config_as<Config>();
   check_parameters(file);
-  const auto& written = std::get<config::QnAViTConfig>(file.config());
-  config::QnAViTConfig config = options.config.value_or(written);
-  if (options.classes.has_value()) config.classes = *options.classes;
-  if (options.image_size.has_value()) config.image_size = *options.image_size;
-  LoadedModel loaded{.model = models::QnAViT(config), .info = file.info(), .report = {}};
-  const bool new_head = config.classes != written.classes;
-  loaded.report = copy_weights(loaded.model, file, new_head);
-  if (new_head && !loaded.info.labels.empty()) {
-    loaded.info.labels.clear();
-    loaded.report.push_back("labels: dropped, since the number of classes is another");
-  }
+  Loaded<Model> loaded{.model = Model(config), .info = file.info()};
+  copy_all(*loaded.model, file);
   loaded.model->eval();
   return loaded;
 }
+template Loaded<models::QnAViT> load_model(const engine::ModelFile& file);
+template Loaded<models::Detr> load_model(const engine::ModelFile& file);
+template Loaded<models::AutoEncoder> load_model(const engine::ModelFile& file);
 
 LoadReport load_weights(models::QnAViT& model, const std::string& path) {
   const engine::ModelFile file = engine::ModelFile::open(path);
-  file.check_kind(engine::Kind::kClassifier);
-  return copy_weights(model, file, /*new_head=*/true);
+  file.config_as<config::QnAViTConfig>();
+  WeightCopy copy(file.origin(), file.tensors());
+  for (const auto& [name, tensor] : named_tensors(*model)) {
+    if (name.starts_with("head.") && !copy.has(name)) {
+      copy.leave(name);
+      continue;
+    }
+    const bool of_classes = name.starts_with("head.fc.");
+    copy.add(name, tensor,
+             of_classes ? WeightCopy::OtherRows::kKeepInitial : WeightCopy::OtherRows::kRefuse);
+  }
+  // A model without a head leaves the file's head alone.
+  if (!model->head) copy.ignore([](const auto& name) { return name.starts_with("head."); });
+  return copy.finish();
+}
+
+LoadReport load_weights(models::AutoEncoder& model, const std::string& path) {
+  const engine::ModelFile file = engine::ModelFile::open(path);
+  const auto& config = file.config_as<config::AutoEncoderConfig>();
+  check(config == model->config(),
+        "{}: the file's auto-encoder has another configuration, {}, than the model, {}", path,
+        config::to_json(config).dump(), config::to_json(model->config()).dump());
+  copy_all(*model, file);
+  return {};
 }
 
 }  // namespace qna::checkpoint

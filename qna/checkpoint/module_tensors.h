@@ -3,12 +3,10 @@
 
 #include <torch/nn/module.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "qna/checkpoint/model_file.h"
-#include "qna/engine/model.h"
 
 namespace qna::checkpoint {
 
@@ -20,23 +18,8 @@ class ModuleTensors {
 
  private:
   void add(const std::string& name, const torch::Tensor& tensor);
-  std::vector<torch::Tensor> kept_;  // the views' bytes
+  std::vector<torch::Tensor> held_;  // the views' bytes
   std::vector<format::TensorView> views_;
 };
-
-// Throws qna::Error that begins with `who` unless weights can be written in this type.
-format::DType file_type(at::ScalarType dtype, const char* who);
-
-// To be called before anything is built: a small file cannot ask for a large network.
-void check_parameters(const engine::ModelFile& file);
-
-// The bytes that a file would have, opened for serving.
-template <typename Module>
-engine::Model serve(const Module& model, const ModelInfo& info, const char* who) {
-  const ModuleTensors tensors(*model);
-  auto bytes = std::make_shared<const std::string>(
-      engine::model_file_bytes(model->config(), info, tensors.views(), format::DType::kF32, who));
-  return engine::Model(engine::ModelFile::parse(std::move(bytes), who));
-}
 
 }  // namespace qna::checkpoint

@@ -1,8 +1,8 @@
 #include "qna/checkpoint/weight_copy.h"
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/checkpoint/tensor_bytes.h"
-#include "qna/ops/geometry.h"
 
 namespace qna::checkpoint {
 namespace {
@@ -36,15 +36,15 @@ void WeightCopy::add(const std::string& name, const torch::Tensor& to, OtherRows
     return;
   }
   const std::string sizes =
-      fmt::format("{} -> {}", ops::sizes_text(from.sizes()), ops::sizes_text(to.sizes()));
+      fmt::format("{} -> {}", in_brackets(from.sizes()), in_brackets(to.sizes()));
   if (other_rows == OtherRows::kKeepInitial && from.dim() == to.dim() &&
       from.sizes().slice(1) == to.sizes().slice(1)) {
     report_.push_back(fmt::format("{}: {}, newly initialised", name, sizes));
     return;
   }
   from = fit(name, from.to(torch::kFloat), to);
-  check(from.defined(), "{}: '{}' must be {}, got {}", path_, name, ops::sizes_text(to.sizes()),
-        ops::sizes_text(view->shape));
+  check(from.defined(), "{}: '{}' must be {}, got {}", path_, name, in_brackets(to.sizes()),
+        in_brackets(view->shape));
   report_.push_back(fmt::format("{}: {}, resized bicubically", name, sizes));
   copies_.emplace_back(to, from);
 }

@@ -29,7 +29,7 @@ int64_t pixels(const Record& record, size_t field, const char* name) {
   return count;
 }
 
-Picture to_picture(const Record& record) {
+Image to_image(const Record& record) {
   enum { kId, kFileName, kWidth, kHeight };
   return {.id = record.integer(kId),
           .file_name = record.has(kFileName) ? record.text(kFileName) : "",
@@ -42,11 +42,11 @@ Category to_category(const Record& record) {
   return {.id = record.integer(kId), .name = record.text(kName)};
 }
 
-// `picture` and `category` are still ids: the lists they belong to may come later in the file.
+// `image` and `category` are still ids: the lists they belong to may come later in the file.
 Annotation to_annotation(const Record& record) {
-  enum { kId, kPicture, kCategory, kBox, kArea, kCrowd, kIgnore };
+  enum { kId, kImage, kCategory, kBox, kArea, kCrowd, kIgnore };
   Annotation annotation{.id = record.integer(kId),
-                        .picture = record.integer(kPicture),
+                        .image = record.integer(kImage),
                         .category = record.integer(kCategory),
                         .box = record.box(kBox),
                         .crowd = record.has(kCrowd) && record.flag(kCrowd),
@@ -78,7 +78,7 @@ void resolve_ids(Annotations& all, const std::string& origin) {
       }
       id = *found;
     };
-    resolve(annotation.picture, "image_id", "images", all.find_picture(annotation.picture));
+    resolve(annotation.image, "image_id", "images", all.find_image(annotation.image));
     resolve(annotation.category, "category_id", "categories",
             all.find_category(annotation.category));
   }
@@ -86,7 +86,7 @@ void resolve_ids(Annotations& all, const std::string& origin) {
 
 }  // namespace
 
-std::optional<int64_t> Annotations::find_picture(int64_t id) const { return find_id(pictures, id); }
+std::optional<int64_t> Annotations::find_image(int64_t id) const { return find_id(images, id); }
 
 std::optional<int64_t> Annotations::find_category(int64_t id) const {
   return find_id(categories, id);
@@ -97,7 +97,7 @@ Annotations parse_annotations(std::string_view text, const std::string& origin) 
   const RecordList lists[] = {
       {.key = "images",
        .fields = {"id", "file_name", "width", "height"},
-       .take = [&](const Record& record) { all.pictures.push_back(to_picture(record)); }},
+       .take = [&](const Record& record) { all.images.push_back(to_image(record)); }},
       {.key = "annotations",
        .fields = {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "ignore"},
        .take = [&](const Record& record) { all.annotations.push_back(to_annotation(record)); }},
@@ -106,7 +106,7 @@ Annotations parse_annotations(std::string_view text, const std::string& origin) 
        .take = [&](const Record& record) { all.categories.push_back(to_category(record)); }},
   };
   parse_record_lists(text, origin, lists);
-  sort_by_id(all.pictures, origin, "images");
+  sort_by_id(all.images, origin, "images");
   sort_by_id(all.categories, origin, "categories");
   check_ids_differ(all.annotations, origin);
   resolve_ids(all, origin);

@@ -1,4 +1,4 @@
-// The ground truth of a data set in COCO's JSON format: pictures, categories and boxes.
+// The ground truth of a data set in COCO's JSON format: images, categories and boxes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace qna::coco {
 
-struct Picture {
+struct Image {
   int64_t id = 0;
   std::string file_name;  // empty: the file does not say
   int64_t width = 0;      // 0: the file does not say
@@ -25,21 +25,21 @@ struct Category {
 
 struct Annotation {
   int64_t id = 0;
-  int64_t picture = 0;   // place in Annotations::pictures
+  int64_t image = 0;     // place in Annotations::images
   int64_t category = 0;  // place in Annotations::categories
-  Box box = {};          // as in the file: it may reach beyond the picture
+  Box box = {};          // as in the file: it may reach beyond the image
   double area = 0;       // of the segmentation; of the box where the file does not say
   bool crowd = false;    // a region of many objects that are not told apart
   bool ignore = false;   // not to be learned from; the evaluation counts it, as pycocotools does
 };
 
 struct Annotations {
-  std::vector<Picture> pictures;        // by rising id
+  std::vector<Image> images;            // by rising id
   std::vector<Category> categories;     // by rising id: the place of one is the class of a model
   std::vector<Annotation> annotations;  // as in the file; the evaluation depends on their order
 
   // The place of an id; nothing where there is none such.
-  std::optional<int64_t> find_picture(int64_t id) const;
+  std::optional<int64_t> find_image(int64_t id) const;
   std::optional<int64_t> find_category(int64_t id) const;
 };
 

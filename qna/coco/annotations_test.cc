@@ -25,38 +25,38 @@ const char kText[] = R"({
 
 TEST(Annotations, Reads) {
   const Annotations all = parse_annotations(kText, "gt.json");
-  ASSERT_EQ(all.pictures.size(), 2u);
-  EXPECT_EQ(all.pictures[0].id, 10);
-  EXPECT_EQ(all.pictures[0].width, 0);
-  EXPECT_EQ(all.pictures[1].file_name, "b.jpg");
-  EXPECT_EQ(all.pictures[1].width, 640);
-  EXPECT_EQ(all.pictures[1].height, 480);
+  ASSERT_EQ(all.images.size(), 2u);
+  EXPECT_EQ(all.images[0].id, 10);
+  EXPECT_EQ(all.images[0].width, 0);
+  EXPECT_EQ(all.images[1].file_name, "b.jpg");
+  EXPECT_EQ(all.images[1].width, 640);
+  EXPECT_EQ(all.images[1].height, 480);
   ASSERT_EQ(all.categories.size(), 2u);
   EXPECT_EQ(all.categories[0].name, "person");
   EXPECT_EQ(all.categories[1].id, 90);
   ASSERT_EQ(all.annotations.size(), 2u);
   const Annotation& first = all.annotations[0];
   EXPECT_EQ(first.id, 4);
-  EXPECT_EQ(first.picture, 1);
+  EXPECT_EQ(first.image, 1);
   EXPECT_EQ(first.category, 1);
   EXPECT_EQ(first.box, (Box{1, 2.5, 3, 4}));
   EXPECT_EQ(first.area, 6);
   EXPECT_TRUE(first.crowd);
   EXPECT_FALSE(first.ignore);
   const Annotation& second = all.annotations[1];
-  EXPECT_EQ(second.picture, 0);
+  EXPECT_EQ(second.image, 0);
   EXPECT_EQ(second.box, (Box{-1, 0, 3, 4}));
   EXPECT_EQ(second.area, 12);
   EXPECT_FALSE(second.crowd);
   EXPECT_TRUE(second.ignore);
-  EXPECT_EQ(all.find_picture(20), 1);
-  EXPECT_EQ(all.find_picture(15), std::nullopt);
+  EXPECT_EQ(all.find_image(20), 1);
+  EXPECT_EQ(all.find_image(15), std::nullopt);
   EXPECT_EQ(all.find_category(100), std::nullopt);
 }
 
 TEST(Annotations, ReadsTheCocoFile) {
   const Annotations all = read_annotations(QNA_TESTS_DIR "/coco/val2014_100_gt.json");
-  EXPECT_EQ(all.pictures.size(), 100u);
+  EXPECT_EQ(all.images.size(), 100u);
   EXPECT_EQ(all.categories.size(), 80u);
   EXPECT_EQ(all.annotations.size(), 839u);
   EXPECT_EQ(std::count_if(all.annotations.begin(), all.annotations.end(),
@@ -66,7 +66,7 @@ TEST(Annotations, ReadsTheCocoFile) {
                        "cannot read /nonexistent.json"));
 }
 
-TEST(Clip, KeepsWhatIsInThePicture) {
+TEST(Clip, KeepsWhatIsInTheImage) {
   EXPECT_EQ(clip({10, 10, 20, 20}, 100, 50), (Box{10, 10, 20, 20}));
   EXPECT_EQ(clip({-5, -5, 20, 20}, 100, 50), (Box{0, 0, 15, 15}));
   EXPECT_EQ(clip({90, 40, 20, 20}, 100, 50), (Box{90, 40, 10, 10}));

@@ -16,9 +16,9 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-// The part of the box that lies in a picture of this size, for training; nothing where no area is
+// The part of the box that lies in an image of this size, for training; nothing where no area is
 // left. The evaluation takes boxes as they are.
-std::optional<Box> clip(const Box& box, double picture_width, double picture_height);
+std::optional<Box> clip(const Box& box, double image_width, double image_height);
 
 // "[1, 2.5, 30, 40]"
 std::string to_text(const Box& box);

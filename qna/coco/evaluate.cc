@@ -13,9 +13,9 @@ namespace {
 
 struct Ranked {
   const Detection* detection;
-  int64_t picture;
+  int64_t image;
   int64_t category;
-  int64_t rank = 0;  // in its picture and category, 0 is the best
+  int64_t rank = 0;  // in its image and category, 0 is the best
   Verdict verdict = {};
 };
 
@@ -41,31 +41,31 @@ Groups group(const std::vector<Item>& items, int64_t groups, const GroupOf& grou
   return out;
 }
 
-// The detections in the order of their pictures. Those of a category that the ground truth does
+// The detections in the order of their images. Those of a category that the ground truth does
 // not have are left out.
-std::vector<Ranked> by_picture(const Annotations& truth, std::span<const Detection> detections) {
+std::vector<Ranked> by_image(const Annotations& truth, std::span<const Detection> detections) {
   std::vector<Ranked> known;
   known.reserve(detections.size());
   for (size_t i = 0; i < detections.size(); ++i) {
     const Detection& detection = detections[i];
     const Box& box = detection.box;
-    const std::optional<int64_t> picture = truth.find_picture(detection.picture_id);
-    check(picture.has_value(), "evaluate: detection {}: the ground truth has no picture of id {}",
-          i, detection.picture_id);
+    const std::optional<int64_t> image = truth.find_image(detection.image_id);
+    check(image.has_value(), "evaluate: detection {}: the ground truth has no picture of id {}", i,
+          detection.image_id);
     check(std::isfinite(box.x) && std::isfinite(box.y) && std::isfinite(box.width) &&
               std::isfinite(box.height) && std::isfinite(detection.score),
           "evaluate: detection {} must hold finite numbers, got {}, score {}", i, to_text(box),
           detection.score);
     const std::optional<int64_t> category = truth.find_category(detection.category_id);
-    if (category.has_value()) known.push_back({&detection, *picture, *category});
+    if (category.has_value()) known.push_back({&detection, *image, *category});
   }
-  std::ranges::stable_sort(known, {}, &Ranked::picture);
+  std::ranges::stable_sort(known, {}, &Ranked::image);
   return known;
 }
 
-// Sorts the detections of one picture by category, then from the best on, and judges them. Equal
+// Sorts the detections of one image by category, then from the best on, and judges them. Equal
 // scores stay as they are in the file.
-class PictureJudge {
+class ImageJudge {
  public:
   void judge(const Annotations& truth, std::span<const int64_t> rows, std::span<Ranked> ranked) {
     objects_.clear();
@@ -108,7 +108,7 @@ size_t place_of(int64_t category, int area, int threshold) {
 }
 
 // Precision and recall of one category, area range and threshold. `best_first`: the rows of the
-// category's detections in all pictures. Recall grows at the detections that are right and
+// category's detections in all images. Recall grows at the detections that are right and
 // precision falls in between, so only they matter.
 class Accumulator {
  public:
@@ -174,17 +174,17 @@ double Evaluation::recall_at(int64_t category, Area area, int threshold, int lim
 
 Evaluation evaluate(const Annotations& truth, std::span<const Detection> detections,
                     Runtime& runtime) {
-  const auto pictures = static_cast<int64_t>(truth.pictures.size());
+  const auto images = static_cast<int64_t>(truth.images.size());
   const auto categories = static_cast<int64_t>(truth.categories.size());
 
-  std::vector<Ranked> ranked = by_picture(truth, detections);
-  Groups objects_of = group(truth.annotations, pictures, [](const auto& a) { return a.picture; });
-  const Groups ranked_of = group(ranked, pictures, [](const auto& one) { return one.picture; });
-  std::vector<PictureJudge> judges(runtime.workers());
-  runtime.for_each(pictures, [&](int64_t picture, int worker) {
-    const int64_t begin = ranked_of.begin[picture];
-    const int64_t count = ranked_of.begin[picture + 1] - begin;
-    judges[worker].judge(truth, objects_of.of(picture), std::span(ranked).subspan(begin, count));
+  std::vector<Ranked> ranked = by_image(truth, detections);
+  Groups objects_of = group(truth.annotations, images, [](const auto& a) { return a.image; });
+  const Groups ranked_of = group(ranked, images, [](const auto& one) { return one.image; });
+  std::vector<ImageJudge> judges(runtime.workers());
+  runtime.for_each(images, [&](int64_t image, int worker) {
+    const int64_t begin = ranked_of.begin[image];
+    const int64_t count = ranked_of.begin[image + 1] - begin;
+    judges[worker].judge(truth, objects_of.of(image), std::span(ranked).subspan(begin, count));
   });
 
   // One group more for those that are beyond the limit.

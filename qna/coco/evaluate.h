@@ -31,7 +31,7 @@ inline constexpr int kLimits = 3;
 // Of intersection over union, from which on an object is found: 0.5, 0.55 ... 0.95.
 inline constexpr auto kIouThresholds = evenly_spaced<kThresholds>(0.5, 0.95);
 inline constexpr auto kRecallLevels = evenly_spaced<kRecalls>(0, 1);
-// Detections that count, the best ones of each picture and category.
+// Detections that count, the best ones of each image and category.
 inline constexpr std::array<int64_t, kLimits> kDetectionLimits = {1, 10, 100};
 
 enum class Area { kAll, kSmall, kMedium, kLarge };
@@ -65,8 +65,8 @@ struct Evaluation {
   double recall_at(int64_t category, Area area, int threshold, int limit) const;
 };
 
-// The result does not depend on the number of workers. Throws qna::Error for a detection of a
-// picture that is not in `truth` or with numbers that are not finite.
+// The result does not depend on the number of workers. Throws qna::Error for a detection of an
+// image that is not in `truth` or with numbers that are not finite.
 Evaluation evaluate(const Annotations& truth, std::span<const Detection> detections,
                     Runtime& runtime);
 

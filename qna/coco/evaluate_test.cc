@@ -96,14 +96,14 @@ TEST(Evaluate, ThresholdsAreThoseOfNumpy) {
   EXPECT_EQ(kRecallLevels[100], 1);
 }
 
-// One picture with one object of 10 x 10 in each of two categories.
+// One image with one object of 10 x 10 in each of two categories.
 Case two_objects() {
   Case out;
-  out.truth.pictures = {{.id = 7, .file_name = "a.jpg", .width = 100, .height = 100}};
+  out.truth.images = {{.id = 7, .file_name = "a.jpg", .width = 100, .height = 100}};
   out.truth.categories = {{.id = 2, .name = "cat"}, {.id = 9, .name = "dog"}};
   out.truth.annotations = {
-      {.id = 1, .picture = 0, .category = 0, .box = {0, 0, 10, 10}, .area = 100},
-      {.id = 2, .picture = 0, .category = 1, .box = {50, 50, 10, 10}, .area = 100}};
+      {.id = 1, .image = 0, .category = 0, .box = {0, 0, 10, 10}, .area = 100},
+      {.id = 2, .image = 0, .category = 1, .box = {50, 50, 10, 10}, .area = 100}};
   return out;
 }
 
@@ -121,7 +121,7 @@ TEST(Evaluate, EmptyGroundTruth) {
 
 TEST(Evaluate, OneCategoryFound) {
   Case one = two_objects();
-  one.detections = {{.picture_id = 7, .category_id = 9, .box = {50, 50, 10, 10}, .score = 0.5}};
+  one.detections = {{.image_id = 7, .category_id = 9, .box = {50, 50, 10, 10}, .score = 0.5}};
   const Evaluation evaluation = evaluate(one);
   EXPECT_EQ(mean(evaluation, kMeasures[0], 0), 0);
   EXPECT_NEAR(mean(evaluation, kMeasures[0], 1), 1, 1e-12);
@@ -131,12 +131,12 @@ TEST(Evaluate, OneCategoryFound) {
   EXPECT_NEAR(mean_curve(evaluation, 0)[50], 0.5, 1e-12);
 }
 
-TEST(Evaluate, UnknownPictureOrNumber) {
+TEST(Evaluate, UnknownImageOrNumber) {
   Case one = two_objects();
-  one.detections = {{.picture_id = 8, .category_id = 9, .box = {0, 0, 1, 1}, .score = 0.5}};
+  one.detections = {{.image_id = 8, .category_id = 9, .box = {0, 0, 1, 1}, .score = 0.5}};
   EXPECT_EQ(complaint([&] { evaluate(one); }),
             "evaluate: detection 0: the ground truth has no picture of id 8");
-  one.detections[0].picture_id = 7;
+  one.detections[0].image_id = 7;
   one.detections[0].score = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(complaint([&] { evaluate(one); }),
             "evaluate: detection 0 must hold finite numbers, got [0, 0, 1, 1], score nan");

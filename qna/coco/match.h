@@ -1,4 +1,4 @@
-// Which detections of one picture and category are right.
+// Which detections of one image and category are right.
 #pragma once
 
 #include <array>

@@ -23,13 +23,13 @@ std::vector<Oddity> find_oddities(const Annotations& annotations) {
     occurs[annotation.category] = true;
     if (annotation.id == 0) zero.ids.push_back(0);
     if (annotation.ignore && !annotation.crowd) ignored.ids.push_back(annotation.id);
-    const Picture& picture = annotations.pictures[annotation.picture];
+    const Image& image = annotations.images[annotation.image];
     const Box& box = annotation.box;
     if (box.width == 0 || box.height == 0) {
       no_area.ids.push_back(annotation.id);
-    } else if (picture.width > 0 && picture.height > 0) {
-      const auto width = static_cast<double>(picture.width);
-      const auto height = static_cast<double>(picture.height);
+    } else if (image.width > 0 && image.height > 0) {
+      const auto width = static_cast<double>(image.width);
+      const auto height = static_cast<double>(image.height);
       // Boxes of COCO itself end some hundredths of a pixel outside; that is rounding.
       constexpr double kRounding = 0.1;
       if (!clip(box, width, height).has_value()) {
@@ -40,8 +40,8 @@ std::vector<Oddity> find_oddities(const Annotations& annotations) {
       }
     }
   }
-  for (const Picture& picture : annotations.pictures) {
-    if (picture.width == 0 || picture.height == 0) no_size.ids.push_back(picture.id);
+  for (const Image& image : annotations.images) {
+    if (image.width == 0 || image.height == 0) no_size.ids.push_back(image.id);
   }
   std::set<std::string_view> names;
   for (size_t i = 0; i < annotations.categories.size(); ++i) {

@@ -11,7 +11,7 @@ namespace qna::coco {
 
 struct Oddity {
   std::string what;          // a rule that names the things and what becomes of them
-  std::vector<int64_t> ids;  // of the annotations, pictures or categories it is about
+  std::vector<int64_t> ids;  // of the annotations, images or categories it is about
 };
 
 // Only kinds that occur.

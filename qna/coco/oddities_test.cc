@@ -5,9 +5,9 @@
 namespace qna::coco {
 namespace {
 
-Annotations one_picture(std::vector<Annotation> annotations) {
+Annotations one_image(std::vector<Annotation> annotations) {
   Annotations all;
-  all.pictures = {{.id = 1, .file_name = "a.jpg", .width = 100, .height = 50}};
+  all.images = {{.id = 1, .file_name = "a.jpg", .width = 100, .height = 50}};
   all.categories = {{.id = 1, .name = "cat"}};
   all.annotations = std::move(annotations);
   return all;
@@ -15,19 +15,19 @@ Annotations one_picture(std::vector<Annotation> annotations) {
 
 TEST(Oddities, NoneInGoodFiles) {
   // The second box ends outside by rounding.
-  EXPECT_TRUE(find_oddities(one_picture({{.id = 1, .box = {0, 0, 100, 50}},
-                                         {.id = 2, .box = {50.02, 0, 50, 50}}}))
+  EXPECT_TRUE(find_oddities(one_image({{.id = 1, .box = {0, 0, 100, 50}},
+                                       {.id = 2, .box = {50.02, 0, 50, 50}}}))
                   .empty());
 }
 
 TEST(Oddities, AreCountedAndNamed) {
-  Annotations all = one_picture({{.id = 0, .box = {0, 0, 10, 10}},
-                                 {.id = 3, .box = {0, 0, 0, 10}},
-                                 {.id = 4, .box = {200, 0, 10, 10}},
-                                 {.id = 5, .box = {-3, 0, 10, 10}},
-                                 {.id = 6, .box = {0, 0, 9, 9}, .ignore = true},
-                                 {.id = 7, .box = {0, 0, 9, 9}, .crowd = true, .ignore = true}});
-  all.pictures.push_back({.id = 2, .file_name = "b.jpg", .width = 0, .height = 0});
+  Annotations all = one_image({{.id = 0, .box = {0, 0, 10, 10}},
+                               {.id = 3, .box = {0, 0, 0, 10}},
+                               {.id = 4, .box = {200, 0, 10, 10}},
+                               {.id = 5, .box = {-3, 0, 10, 10}},
+                               {.id = 6, .box = {0, 0, 9, 9}, .ignore = true},
+                               {.id = 7, .box = {0, 0, 9, 9}, .crowd = true, .ignore = true}});
+  all.images.push_back({.id = 2, .file_name = "b.jpg", .width = 0, .height = 0});
   all.categories.push_back({.id = 8, .name = "cat"});
   std::vector<std::string> lines;
   for (const Oddity& oddity : find_oddities(all)) lines.push_back(to_text(oddity));

@@ -30,17 +30,17 @@ struct Case {
 };
 
 // Bits of the number choose what is special, from the lowest on: crowds; many equal scores; more
-// than 100 detections of a picture and category; a category without objects; ids from 0 on. In all
-// of them pictures may be empty, and numbers are quarters, so that overlaps lie on the thresholds.
+// than 100 detections of an image and category; a category without objects; ids from 0 on. In all
+// of them images may be empty, and numbers are quarters, so that overlaps lie on the thresholds.
 inline Case random_case(int number) {
   const auto bit = [&](int place) { return (number >> place & 1) != 0; };
   const bool crowds = bit(0), ties = bit(1), many = bit(2), unused = bit(3), zero = bit(4);
   Random random(static_cast<uint32_t>(number + 1));
-  const int64_t pictures = 1 + random.below(10);
+  const int64_t images = 1 + random.below(10);
   const int64_t categories = 1 + random.below(many ? 2 : 5);
   Case out;
-  for (int64_t i = 0; i < pictures; ++i) {
-    out.truth.pictures.push_back({.id = 3 * i + 5, .file_name = "", .width = 0, .height = 0});
+  for (int64_t i = 0; i < images; ++i) {
+    out.truth.images.push_back({.id = 3 * i + 5, .file_name = "", .width = 0, .height = 0});
   }
   for (int64_t i = 0; i < categories; ++i) {
     out.truth.categories.push_back({.id = 2 * i + 1, .name = fmt::format("c{}", i)});
@@ -56,10 +56,10 @@ inline Case random_case(int number) {
     return Box{quarter(400), quarter(400), length(), length()};
   };
   const auto shift = [&] { return static_cast<double>(random.below(9) - 4); };
-  for (int64_t picture = 0; picture < pictures; ++picture) {
+  for (int64_t image = 0; image < images; ++image) {
     std::vector<Annotation> objects;
     for (int64_t left = random.below(9); left > 0; --left) {
-      Annotation object{.picture = picture, .box = box()};
+      Annotation object{.image = image, .box = box()};
       object.category = random.below(categories);
       if (unused && object.category == categories - 1) object.category = 0;
       object.crowd = crowds && random.below(4) == 0;
@@ -69,7 +69,7 @@ inline Case random_case(int number) {
       out.truth.annotations.push_back(object);
     }
     for (int64_t left = random.below(many ? 260 : 14); left > 0; --left) {
-      Detection detection{.picture_id = out.truth.pictures[picture].id};
+      Detection detection{.image_id = out.truth.images[image].id};
       int64_t category = 0;
       if (!objects.empty() && random.below(3) != 0) {
         const Annotation& near = objects[random.below(static_cast<int64_t>(objects.size()))];

@@ -22,19 +22,19 @@ bool is_finite(const Detection& detection) {
 
 std::vector<Detection> parse_results(std::string_view text, const std::string& origin,
                                      const Annotations& truth) {
-  enum { kPicture, kCategory, kBox, kScore };
+  enum { kImage, kCategory, kBox, kScore };
   std::vector<Detection> detections;
   parse_record_list(text, origin,
                     {.key = "results",
                      .fields = {"image_id", "category_id", "bbox", "score"},
                      .take = [&](const Record& record) {
-                       const Detection detection{.picture_id = record.integer(kPicture),
+                       const Detection detection{.image_id = record.integer(kImage),
                                                  .category_id = record.integer(kCategory),
                                                  .box = record.box(kBox),
                                                  .score = record.number(kScore)};
-                       if (!truth.find_picture(detection.picture_id).has_value()) {
+                       if (!truth.find_image(detection.image_id).has_value()) {
                          record.reject("image_id must be of a picture of the ground truth, got {}",
-                                       detection.picture_id);
+                                       detection.image_id);
                        }
                        detections.push_back(detection);
                      }});
@@ -56,9 +56,8 @@ void write_results(const std::string& path, std::span<const Detection> detection
           i, to_text(detection.box), detection.score);
     fmt::format_to(std::back_inserter(text),
                    R"({}{{"image_id":{},"category_id":{},"bbox":[{},{},{},{}],"score":{}}})",
-                   i == 0 ? "" : ",\n", detection.picture_id, detection.category_id,
-                   detection.box.x, detection.box.y, detection.box.width, detection.box.height,
-                   detection.score);
+                   i == 0 ? "" : ",\n", detection.image_id, detection.category_id, detection.box.x,
+                   detection.box.y, detection.box.width, detection.box.height, detection.score);
     if (text.size() < kChunk) continue;
     file.write(text);
     text.clear();

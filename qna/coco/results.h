@@ -12,14 +12,14 @@
 namespace qna::coco {
 
 struct Detection {
-  int64_t picture_id = 0;
+  int64_t image_id = 0;
   int64_t category_id = 0;
   Box box = {};
   double score = 0;  // larger is more certain; any finite number
 };
 
 // A list of {image_id, category_id, bbox, score}; other keys are skipped. As in pycocotools a
-// picture that `truth` does not have is an error, and a category that it does not have is none: it
+// image that `truth` does not have is an error, and a category that it does not have is none: it
 // counts nowhere. Throws qna::Error that names the file, the entry, the rule and the value. An
 // empty list is a result too, though pycocotools cannot read it.
 std::vector<Detection> read_results(const std::string& path, const Annotations& truth);

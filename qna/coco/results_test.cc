@@ -14,9 +14,9 @@ namespace {
 using qna::testing::complaint;
 using qna::testing::TemporaryFolder;
 
-Annotations one_picture() {
+Annotations one_image() {
   Annotations truth;
-  truth.pictures = {{.id = 1, .file_name = "", .width = 0, .height = 0}};
+  truth.images = {{.id = 1, .file_name = "", .width = 0, .height = 0}};
   return truth;
 }
 
@@ -25,13 +25,13 @@ TEST(Results, Reads) {
       R"([{"image_id": 1, "category_id": 5, "bbox": [0, 1, 2.5, 3], "score": 0.25, "id": "x"},
           {"segmentation": [[1, 2]], "score": -3, "bbox": [0, 0, 0, 0], "category_id": 77,
            "image_id": 1}])",
-      "dt.json", one_picture());
+      "dt.json", one_image());
   ASSERT_EQ(detections.size(), 2u);
   EXPECT_EQ(detections[0].category_id, 5);
   EXPECT_EQ(detections[0].box, (Box{0, 1, 2.5, 3}));
   EXPECT_EQ(detections[0].score, 0.25);
   EXPECT_EQ(detections[1].score, -3);
-  EXPECT_TRUE(parse_results("[]", "dt.json", one_picture()).empty());
+  EXPECT_TRUE(parse_results("[]", "dt.json", one_image()).empty());
 }
 
 TEST(Results, WhatIsWrittenReadsTheSame) {
@@ -46,7 +46,7 @@ TEST(Results, WhatIsWrittenReadsTheSame) {
     const auto read = read_results(path, one.truth);
     ASSERT_EQ(read.size(), count);
     for (size_t i = 0; i < count; ++i) {
-      EXPECT_EQ(read[i].picture_id, some[i].picture_id);
+      EXPECT_EQ(read[i].image_id, some[i].image_id);
       EXPECT_EQ(read[i].category_id, some[i].category_id);
       EXPECT_EQ(read[i].box, some[i].box);
       EXPECT_EQ(read[i].score, some[i].score);
@@ -57,10 +57,10 @@ TEST(Results, WhatIsWrittenReadsTheSame) {
 TEST(Results, ManyAreWrittenPieceByPiece) {
   const TemporaryFolder folder;
   const std::string path = folder.path("results.json");
-  std::vector<Detection> many(40'000, {.picture_id = 1, .category_id = 2, .box = {1, 2, 3, 4}});
+  std::vector<Detection> many(40'000, {.image_id = 1, .category_id = 2, .box = {1, 2, 3, 4}});
   many.back().score = 9;
   write_results(path, many);
-  const auto read = read_results(path, one_picture());
+  const auto read = read_results(path, one_image());
   ASSERT_EQ(read.size(), many.size());
   EXPECT_EQ(read.back().score, 9);
 }
@@ -68,9 +68,8 @@ TEST(Results, ManyAreWrittenPieceByPiece) {
 TEST(Results, ThatAreNotFiniteAreNotWritten) {
   const TemporaryFolder folder;
   const std::string path = folder.path("results.json");
-  const std::vector<Detection> bad = {{.picture_id = 1,
-                                       .category_id = 2,
-                                       .box = {0, 0, std::numeric_limits<double>::infinity(), 1}}};
+  const std::vector<Detection> bad = {
+      {.image_id = 1, .category_id = 2, .box = {0, 0, std::numeric_limits<double>::infinity(), 1}}};
   EXPECT_EQ(complaint([&] { write_results(path, bad); }),
             path + ": detection 0 must hold finite numbers, got [0, 0, inf, 1], score 0");
   EXPECT_TRUE(std::filesystem::is_empty(folder.folder()));

@@ -75,23 +75,23 @@ std::vector<File> files_of_list(const std::string& list) {
   return files;
 }
 
-VocPicture read_picture(const File& file) {
+VocImage read_image(const File& file) {
   const auto mapped = format::MappedFile::open(file.path);
-  VocPicture picture = parse_voc(text_of(*mapped), file.path);
-  if (picture.file_name.empty()) picture.file_name = file.name + ".jpg";
-  return picture;
+  VocImage image = parse_voc(text_of(*mapped), file.path);
+  if (image.file_name.empty()) image.file_name = file.name + ".jpg";
+  return image;
 }
 
-std::vector<std::string> names_in(const std::vector<VocPicture>& pictures) {
+std::vector<std::string> names_in(const std::vector<VocImage>& images) {
   std::set<std::string> names;
-  for (const VocPicture& picture : pictures)
-    for (const VocObject& object : picture.objects) names.insert(object.category);
+  for (const VocImage& image : images)
+    for (const VocObject& object : image.objects) names.insert(object.category);
   return {names.begin(), names.end()};
 }
 
-Annotation to_annotation(const VocObject& object, int64_t picture, int64_t category, size_t place) {
+Annotation to_annotation(const VocObject& object, int64_t image, int64_t category, size_t place) {
   return {.id = static_cast<int64_t>(place) + 1,
-          .picture = picture,
+          .image = image,
           .category = category,
           .box = object.box,
           .area = object.box.area(),
@@ -110,10 +110,10 @@ Voc read_voc(const std::string& path, const std::vector<std::string>& class_name
   if (twice != files.end()) {
     fail("{}: the name {} comes twice", path, format::in_quotes(twice->name));
   }
-  std::vector<VocPicture> pictures;
-  for (const File& file : files) pictures.push_back(read_picture(file));
+  std::vector<VocImage> images;
+  for (const File& file : files) images.push_back(read_image(file));
 
-  const std::vector<std::string> names = class_names.empty() ? names_in(pictures) : class_names;
+  const std::vector<std::string> names = class_names.empty() ? names_in(images) : class_names;
   std::map<std::string_view, int64_t> place_of;
   Voc all;
   for (const std::string& name : names) {
@@ -123,15 +123,15 @@ Voc read_voc(const std::string& path, const std::vector<std::string>& class_name
     }
     all.annotations.categories.push_back({.id = place + 1, .name = name});
   }
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    VocPicture& picture = pictures[i];
+  for (size_t i = 0; i < images.size(); ++i) {
+    VocImage& image = images[i];
     const int64_t place = static_cast<int64_t>(i);
-    all.annotations.pictures.push_back({.id = place + 1,
-                                        .file_name = std::move(picture.file_name),
-                                        .width = picture.width,
-                                        .height = picture.height});
-    std::ranges::move(picture.points, std::back_inserter(all.points));
-    for (const VocObject& object : picture.objects) {
+    all.annotations.images.push_back({.id = place + 1,
+                                      .file_name = std::move(image.file_name),
+                                      .width = image.width,
+                                      .height = image.height});
+    std::ranges::move(image.points, std::back_inserter(all.points));
+    for (const VocObject& object : image.objects) {
       const auto found = place_of.find(object.category);
       if (found == place_of.end()) {
         fail("{}: object[{}]: name must be one of the {} class_names, got {}", files[i].path,

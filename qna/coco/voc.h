@@ -1,4 +1,4 @@
-// Ground truth in Pascal VOC's XML files, one for each picture.
+// Ground truth in Pascal VOC's XML files, one for each image.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct VocObject {
 };
 
 // One file.
-struct VocPicture {
+struct VocImage {
   std::string file_name;  // as the file says; empty: it does not
   int64_t width = 0;      // 0: the file does not say
   int64_t height = 0;
@@ -36,10 +36,10 @@ struct Voc {
 // qna::Error that names the file, the object, the rule and the value: what is no XML, missing or
 // doubled elements, numbers that are none or huge, boxes whose end lies before their beginning.
 // `origin` stands for the file's name.
-VocPicture parse_voc(std::string_view text, const std::string& origin);
+VocImage parse_voc(std::string_view text, const std::string& origin);
 
 // All .xml files of a folder; or those that a list names, a .txt file with a name per line
-// somewhere below a folder ImageSets, which lie in the folder Annotations beside that one. Pictures
+// somewhere below a folder ImageSets, which lie in the folder Annotations beside that one. Images
 // have the ids 1, 2 ... in order of the files' names. Their file_name is what the file says, or
 // else the file's own name with .jpg. Categories have the ids 1, 2 ...: `class_names`, and another
 // name is an error; without these the names that occur, sorted. Difficult objects have `ignore`.

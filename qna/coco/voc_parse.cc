@@ -74,7 +74,7 @@ Element named_object(pugi::xml_node node, int64_t index, const std::string& orig
   return {node, fmt::format("{} ({})", object.where, name)};
 }
 
-void add_object(const Element& object, int64_t index, VocPicture& picture) {
+void add_object(const Element& object, int64_t index, VocImage& image) {
   const Element bounds = object.child("bndbox");
   const double xmin = bounds.number("xmin");
   const double ymin = bounds.number("ymin");
@@ -82,16 +82,16 @@ void add_object(const Element& object, int64_t index, VocPicture& picture) {
   const double ymax = bounds.number("ymax");
   const std::string corners = fmt::format("[{}, {}, {}, {}]", xmin, ymin, xmax, ymax);
   if (xmin == xmax && ymin == ymax) {
-    picture.points.push_back(fmt::format("{}: the box is a point, {}", object.where, corners));
+    image.points.push_back(fmt::format("{}: the box is a point, {}", object.where, corners));
     return;
   }
   if (xmax < xmin || ymax < ymin) {
     object.reject("bndbox must have xmax at least xmin and ymax at least ymin, got {}", corners);
   }
-  picture.objects.push_back({.index = index,
-                             .category = object.text("name"),
-                             .box = {xmin - 1, ymin - 1, xmax - xmin + 1, ymax - ymin + 1},
-                             .difficult = object.flag("difficult")});
+  image.objects.push_back({.index = index,
+                           .category = object.text("name"),
+                           .box = {xmin - 1, ymin - 1, xmax - xmin + 1, ymax - ymin + 1},
+                           .difficult = object.flag("difficult")});
 }
 
 Element root_of(const pugi::xml_document& document, const std::string& origin) {
@@ -106,7 +106,7 @@ Element root_of(const pugi::xml_document& document, const std::string& origin) {
 
 }  // namespace
 
-VocPicture parse_voc(std::string_view text, const std::string& origin) {
+VocImage parse_voc(std::string_view text, const std::string& origin) {
   check(text.size() <= kMaxBytes, "{}: a VOC file must have at most {} bytes, got {}", origin,
         kMaxBytes, text.size());
   // The parser takes a zero byte for the end, whatever follows.
@@ -118,19 +118,19 @@ VocPicture parse_voc(std::string_view text, const std::string& origin) {
   check(result, "{}: not XML: {} at byte {}", origin, result.description(), result.offset);
 
   const Element root = root_of(document, origin);
-  VocPicture picture;
-  if (root.has("filename")) picture.file_name = root.text("filename");
+  VocImage image;
+  if (root.has("filename")) image.file_name = root.text("filename");
   if (root.has("size")) {
     const Element size = root.child("size");
-    picture.width = size.pixels("width");
-    picture.height = size.pixels("height");
+    image.width = size.pixels("width");
+    image.height = size.pixels("height");
   }
   int64_t index = 0;
   for (const pugi::xml_node node : root.node.children("object")) {
-    add_object(named_object(node, index, origin), index, picture);
+    add_object(named_object(node, index, origin), index, image);
     ++index;
   }
-  return picture;
+  return image;
 }
 
 }  // namespace qna::coco

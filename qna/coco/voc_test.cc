@@ -40,44 +40,44 @@ std::string said_of(const std::string& text) {
 }
 
 TEST(Voc, PixelsCountFromOneAndBothEndsBelongToABox) {
-  const VocPicture picture = parse_voc(
+  const VocImage image = parse_voc(
       "\xef\xbb\xbf<?xml version=\"1.0\"?>\n<!DOCTYPE x [<!ENTITY e \"boo\">]><!-- c -->\n" +
           file(object("cat", "1 1 40 30", "<truncated>1</truncated><pose>Left</pose>") +
                object(" dog\n", "\t5.5\n 6 5.5 9", "<difficult> 1 </difficult>") +
                object("a &lt; b", "-3 2 60 2",
                       "<part><name>head</name><bndbox><xmin>x</xmin></bndbox></part>")),
       "f.xml");
-  EXPECT_EQ(picture.file_name, "a.jpg");
-  EXPECT_EQ(picture.width, 40);
-  EXPECT_EQ(picture.height, 30);
-  ASSERT_EQ(picture.objects.size(), 3u);
-  EXPECT_EQ(picture.objects[0].category, "cat");
-  EXPECT_EQ(picture.objects[0].box, (Box{0, 0, 40, 30}));
-  EXPECT_FALSE(picture.objects[0].difficult);
-  EXPECT_EQ(picture.objects[1].category, "dog");
-  EXPECT_EQ(picture.objects[1].box, (Box{4.5, 5, 1, 4}));  // one pixel wide
-  EXPECT_TRUE(picture.objects[1].difficult);
-  EXPECT_EQ(picture.objects[2].category, "a < b");
-  EXPECT_EQ(picture.objects[2].box, (Box{-4, 1, 64, 1}));  // as it is, though it reaches beyond
-  EXPECT_TRUE(picture.points.empty());
+  EXPECT_EQ(image.file_name, "a.jpg");
+  EXPECT_EQ(image.width, 40);
+  EXPECT_EQ(image.height, 30);
+  ASSERT_EQ(image.objects.size(), 3u);
+  EXPECT_EQ(image.objects[0].category, "cat");
+  EXPECT_EQ(image.objects[0].box, (Box{0, 0, 40, 30}));
+  EXPECT_FALSE(image.objects[0].difficult);
+  EXPECT_EQ(image.objects[1].category, "dog");
+  EXPECT_EQ(image.objects[1].box, (Box{4.5, 5, 1, 4}));  // one pixel wide
+  EXPECT_TRUE(image.objects[1].difficult);
+  EXPECT_EQ(image.objects[2].category, "a < b");
+  EXPECT_EQ(image.objects[2].box, (Box{-4, 1, 64, 1}));  // as it is, though it reaches beyond
+  EXPECT_TRUE(image.points.empty());
 }
 
 TEST(Voc, PointsAreLeftOutAndTold) {
-  const VocPicture picture = parse_voc(
+  const VocImage image = parse_voc(
       file(object("cat", "0 0 0 0") + object("dog", "5 6 7 8") + object("cat", "5 6 5 6")),
       "f.xml");
-  ASSERT_EQ(picture.objects.size(), 1u);
-  EXPECT_EQ(picture.objects[0].index, 1);
-  EXPECT_EQ(picture.points, (std::vector<std::string>{
-                                "f.xml: object[0] ('cat'): the box is a point, [0, 0, 0, 0]",
-                                "f.xml: object[2] ('cat'): the box is a point, [5, 6, 5, 6]"}));
+  ASSERT_EQ(image.objects.size(), 1u);
+  EXPECT_EQ(image.objects[0].index, 1);
+  EXPECT_EQ(image.points, (std::vector<std::string>{
+                              "f.xml: object[0] ('cat'): the box is a point, [0, 0, 0, 0]",
+                              "f.xml: object[2] ('cat'): the box is a point, [5, 6, 5, 6]"}));
 }
 
 TEST(Voc, WhatAFileMayLeaveOut) {
-  const VocPicture picture = parse_voc("<annotation/>", "f.xml");
-  EXPECT_EQ(picture.file_name, "");
-  EXPECT_EQ(picture.width, 0);
-  EXPECT_TRUE(picture.objects.empty());
+  const VocImage image = parse_voc("<annotation/>", "f.xml");
+  EXPECT_EQ(image.file_name, "");
+  EXPECT_EQ(image.width, 0);
+  EXPECT_TRUE(image.objects.empty());
 }
 
 TEST(Voc, ErrorsNameFileObjectRuleAndValue) {
@@ -145,19 +145,19 @@ class VocFolder : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(VocFolder, PicturesByNameCategoriesByName) {
+TEST_F(VocFolder, ImagesByNameCategoriesByName) {
   put("Annotations/b.xml", file(object("dog", "1 1 2 2") + object("cat", "3 3 3 3")));
   put("Annotations/a.xml", file(object("cat", "1 1 2 4", "<difficult>1</difficult>"), ""));
   put("Annotations/.c.xml", "hidden");
   put("Annotations/notes.txt", "no annotation");
   const Voc voc = read_voc(folder.path("Annotations"));
   const Annotations& all = voc.annotations;
-  ASSERT_EQ(all.pictures.size(), 2u);
-  EXPECT_EQ(all.pictures[0].id, 1);
-  EXPECT_EQ(all.pictures[0].file_name, "a.jpg");  // after the file itself
-  EXPECT_EQ(all.pictures[0].width, 0);
-  EXPECT_EQ(all.pictures[1].id, 2);
-  EXPECT_EQ(all.pictures[1].width, 40);
+  ASSERT_EQ(all.images.size(), 2u);
+  EXPECT_EQ(all.images[0].id, 1);
+  EXPECT_EQ(all.images[0].file_name, "a.jpg");  // after the file itself
+  EXPECT_EQ(all.images[0].width, 0);
+  EXPECT_EQ(all.images[1].id, 2);
+  EXPECT_EQ(all.images[1].width, 40);
   ASSERT_EQ(all.categories.size(), 2u);
   EXPECT_EQ(all.categories[0].name, "cat");
   EXPECT_EQ(all.categories[1].id, 2);
@@ -166,7 +166,7 @@ TEST_F(VocFolder, PicturesByNameCategoriesByName) {
   EXPECT_EQ(all.annotations[0].area, 8);
   EXPECT_TRUE(all.annotations[0].ignore);
   EXPECT_FALSE(all.annotations[0].crowd);
-  EXPECT_EQ(all.annotations[1].picture, 1);
+  EXPECT_EQ(all.annotations[1].image, 1);
   EXPECT_EQ(all.annotations[1].category, 1);
   ASSERT_EQ(voc.points.size(), 1u);
   EXPECT_TRUE(contains(voc.points[0], "b.xml: object[1] ('cat')"));
@@ -190,9 +190,9 @@ TEST_F(VocFolder, Lists) {
   }
   put("ImageSets/Main/train.txt", "c\r\n\n  a  \n");
   const Voc voc = read_voc(folder.path("ImageSets/Main/train.txt"));
-  ASSERT_EQ(voc.annotations.pictures.size(), 2u);
-  EXPECT_EQ(voc.annotations.pictures[0].file_name, "a.png");
-  EXPECT_EQ(voc.annotations.pictures[1].file_name, "c.png");
+  ASSERT_EQ(voc.annotations.images.size(), 2u);
+  EXPECT_EQ(voc.annotations.images[0].file_name, "a.png");
+  EXPECT_EQ(voc.annotations.images[1].file_name, "c.png");
 
   const auto said_of_list = [&](const std::string& content) {
     put("ImageSets/Main/x.txt", content);

@@ -23,7 +23,7 @@ enum class DecoderLayer {
 struct AutoEncoderConfig {
   EncoderLayer encoder = EncoderLayer::kQnA;
   DecoderLayer decoder = DecoderLayer::kQnA;
-  int64_t channels = 3;  // of the pictures
+  int64_t channels = 3;  // of the images
   // Features of the map before the first layer and behind each: one more than there are layers. The
   // decoder has the same in reverse order.
   std::vector<int64_t> widths = {32, 64, 128, 256, 256, 256};

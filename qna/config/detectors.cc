@@ -1,5 +1,7 @@
 #include "qna/config/detectors.h"
 
+#include <fmt/ranges.h>
+
 #include "qna/base/error.h"
 #include "qna/config/registry.h"
 
@@ -40,12 +42,12 @@ std::span<const DetectorEntry> detectors() {
 }
 
 const DetectorEntry& find_detector(std::string_view name) {
-  std::string names;
+  std::vector<const char*> names;
   for (const DetectorEntry& entry : detectors()) {
     if (name == entry.name) return entry;
-    names += std::string(names.empty() ? "" : ", ") + entry.name;
+    names.push_back(entry.name);
   }
-  fail("there is no detector '{}'; the detectors are {}", name, names);
+  fail("there is no detector '{}'; the detectors are {}", name, fmt::join(names, ", "));
 }
 
 }  // namespace qna::config

@@ -1,12 +1,13 @@
 #include "qna/config/detr.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "qna/base/error.h"
 #include "qna/config/registry.h"
 #include "qna/format/fields.h"
-#include "qna/format/toml.h"
 
 namespace qna::config {
 namespace {
@@ -56,10 +57,10 @@ void visit_qna(auto& c, const auto& visit) {
 }
 
 std::variant<ResNetConfig, QnAViTConfig> backbone_by_name(const std::string& name) {
-  std::string names;
+  std::vector<const char*> names;
   for (const ResNetName& row : kResNets) {
     if (name == row.name) return ResNetConfig{.depth = row.depth};
-    names += std::string(names.empty() ? "" : ", ") + row.name;
+    names.push_back(row.name);
   }
   for (const ModelEntry& entry : models()) {
     if (name == entry.name) {
@@ -67,9 +68,10 @@ std::variant<ResNetConfig, QnAViTConfig> backbone_by_name(const std::string& nam
       config.classes = 0;
       return config;
     }
-    names += std::string(", ") + entry.name;
+    names.push_back(entry.name);
   }
-  fail("{}: backbone must be one of {}, or a table, got '{}'", kDetrSubject, names, name);
+  fail("{}: backbone must be one of {}, or a table, got '{}'", kDetrSubject, fmt::join(names, ", "),
+       name);
 }
 
 std::variant<ResNetConfig, QnAViTConfig> backbone_from(const json& value) {
@@ -213,16 +215,5 @@ DetrConfig detr_config_from_json(const json& object) {
   check(config);
   return config;
 }
-
-DetrConfig read_detr_config(const std::string& path) {
-  try {
-    return detr_config_from_json(format::read_toml_or_json(path));
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    fail("{}{}", message.starts_with(path) ? "" : path + ": ", message);
-  }
-}
-
-std::string to_toml(const DetrConfig& config) { return format::to_toml(to_json(config)); }
 
 }  // namespace qna::config

@@ -64,8 +64,5 @@ SineOptions sine_options(const DetrConfig& config);
 // not fit together throw qna::Error.
 nlohmann::json to_json(const DetrConfig& config);
 DetrConfig detr_config_from_json(const nlohmann::json& json);
-// A TOML or JSON file, by its ending.
-DetrConfig read_detr_config(const std::string& path);
-std::string to_toml(const DetrConfig& config);
 
 }  // namespace qna::config

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "qna/config/network.h"
 #include "qna/config/registry.h"
 #include "qna/format/toml.h"
 #include "tests/support/complaint.h"
@@ -60,7 +61,7 @@ TEST(DetrConfig, RoundTrip) {
 TEST(DetrConfig, FromAFile) {
   const std::string path = ::testing::TempDir() + "qna_detr_config_test.toml";
   std::ofstream(path) << "backbone = \"qna_vit_tiny\"\nclasses = 20\n[qna]\nblocks = 4\n";
-  const DetrConfig config = read_detr_config(path);
+  const auto config = std::get<DetrConfig>(read_network(path));
   EXPECT_EQ(std::get<QnAViTConfig>(config.backbone).base_dim, 64);
   EXPECT_EQ(std::get<QnAViTConfig>(config.backbone).classes, 0);
   EXPECT_EQ(config.backbone_features(), 512);
@@ -68,8 +69,8 @@ TEST(DetrConfig, FromAFile) {
   EXPECT_EQ(config.classes, 20);
   EXPECT_EQ(config.qna.blocks, 4);
   EXPECT_EQ(config.qna.replaces, 2);
-  std::ofstream(path) << "clases = 20\n";
-  expect_complaint([&] { read_detr_config(path); }, {path.c_str(), "unknown key", "'clases'"});
+  std::ofstream(path) << "backbone = \"resnet50\"\nclases = 20\n";
+  expect_complaint([&] { read_network(path); }, {path.c_str(), "unknown key", "'clases'"});
   std::filesystem::remove(path);
 }
 

@@ -51,7 +51,7 @@ struct QnAOptions {
 };
 
 enum class AttentionMethod {
-  kFused,  // our kernels: ops/self_attention.h
+  kFused,  // our kernels: ops/window_self_attention.h
   kSdpa,   // at::scaled_dot_product_attention
 };
 

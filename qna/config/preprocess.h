@@ -1,4 +1,4 @@
-// How a picture becomes a network's input: a part of what a weights file says. data/preprocess.h
+// How an image becomes a network's input: a part of what a weights file says. data/preprocess.h
 // does it.
 #pragma once
 

@@ -6,7 +6,6 @@
 
 #include "qna/base/error.h"
 #include "qna/format/fields.h"
-#include "qna/format/toml.h"
 
 namespace qna::config {
 namespace {
@@ -177,16 +176,5 @@ QnAViTConfig config_from_json(const json& object) {
   check(config);
   return config;
 }
-
-QnAViTConfig read_config(const std::string& path) {
-  try {
-    return config_from_json(format::read_toml_or_json(path));
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    fail("{}{}", message.starts_with(path) ? "" : path + ": ", message);
-  }
-}
-
-std::string to_toml(const QnAViTConfig& config) { return format::to_toml(to_json(config)); }
 
 }  // namespace qna::config

@@ -83,8 +83,5 @@ void check(const QnAViTConfig& config);
 // one: "window": 7.
 nlohmann::json to_json(const QnAViTConfig& config);
 QnAViTConfig config_from_json(const nlohmann::json& json);
-// A TOML or JSON file, by its ending.
-QnAViTConfig read_config(const std::string& path);
-std::string to_toml(const QnAViTConfig& config);
 
 }  // namespace qna::config

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "qna/config/network.h"
 #include "qna/config/registry.h"
 #include "tests/support/complaint.h"
 
@@ -34,9 +35,9 @@ class TemporaryFile {
 void expect_round_trips(const QnAViTConfig& config) {
   EXPECT_EQ(config_from_json(to_json(config)), config);
   const TemporaryFile as_json(".json", to_json(config).dump());
-  EXPECT_EQ(read_config(as_json.path()), config);
+  EXPECT_EQ(read_network(as_json.path()), NetworkConfig(config));
   const TemporaryFile as_toml(".toml", to_toml(config));
-  EXPECT_EQ(read_config(as_toml.path()), config) << to_toml(config);
+  EXPECT_EQ(read_network(as_toml.path()), NetworkConfig(config)) << to_toml(config);
 }
 
 // Nothing is at its default, and every pair has two values.
@@ -271,19 +272,19 @@ TEST(Config, WindowsAsLocalMixer) {
 }
 
 TEST(Config, Files) {
-  expect_complaint([] { read_config("no/such/file.toml"); }, {"no/such/file.toml", "cannot read"});
+  expect_complaint([] { read_network("no/such/file.toml"); }, {"no/such/file.toml", "cannot read"});
   const TemporaryFile other(".yaml", "stages: []");
-  expect_complaint([&] { read_config(other.path()); }, {".yaml", ".toml or .json"});
+  expect_complaint([&] { read_network(other.path()); }, {".yaml", ".toml or .json"});
   const TemporaryFile broken_toml(".toml", "classes = 3\nbase_dim = = 4\n");
-  expect_complaint([&] { read_config(broken_toml.path()); }, {".toml", "line 2"});
+  expect_complaint([&] { read_network(broken_toml.path()); }, {".toml", "line 2"});
   const TemporaryFile broken_json(".json", "{\"classes\": ");
-  expect_complaint([&] { read_config(broken_json.path()); }, {".json", "parse error"});
+  expect_complaint([&] { read_network(broken_json.path()); }, {".json", "parse error"});
   const TemporaryFile date(".toml", "classes = 1979-05-27\n[[stages]]\n");
-  expect_complaint([&] { read_config(date.path()); }, {".toml", "dates"});
+  expect_complaint([&] { read_network(date.path()); }, {".toml", "dates"});
   const TemporaryFile wrong(".toml", "clases = 3\n[[stages]]\n");
-  expect_complaint([&] { read_config(wrong.path()); }, {wrong.path().c_str(), "'clases'"});
+  expect_complaint([&] { read_network(wrong.path()); }, {wrong.path().c_str(), "'clases'"});
   const TemporaryFile empty(".toml", "");
-  EXPECT_NE(complaint([&] { read_config(empty.path()); }), "");
+  EXPECT_NE(complaint([&] { read_network(empty.path()); }), "");
 }
 
 }  // namespace

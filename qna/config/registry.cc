@@ -59,7 +59,7 @@ const FourStages kBase384 = with(kBase, [](FourStages& s) {
   s.image = 384;
   s.window = {7, 7, 24, 12};
 });
-// For small pictures: patches of 2 pixels, so that 32 px still have a map of 16 x 16.
+// For small images: patches of 2 pixels, so that 32 px still have a map of 16 x 16.
 const FourStages kNano{.image = 64,
                        .base_dim = 32,
                        .attention_blocks = {0, 0, 2, 1},

@@ -76,7 +76,7 @@ int64_t reflected(int64_t i, int64_t size) {
   return i < size ? i : 2 * (size - 1) - i;
 }
 
-// The part at (top, left) of a picture with a reflected margin of `pad` pixels, never built whole.
+// The part at (top, left) of an image with a reflected margin of `pad` pixels, never built whole.
 Image shifted(const Image& image, int64_t pad, int64_t top, int64_t left) {
   if (top == pad && left == pad) return image;
   Image out = image::make_image(image.height, image.width, image.channels);

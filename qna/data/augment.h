@@ -1,4 +1,4 @@
-// A training picture, changed at random. Definitions are timm's and DeiT's; docs/augmentation.md
+// A training image, changed at random. Definitions are timm's and DeiT's; docs/augmentation.md
 // states each.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "qna/data/random.h"
+#include "qna/base/random.h"
 #include "qna/image/image.h"
 #include "qna/image/resize.h"
 
@@ -24,8 +24,8 @@ struct RandAugment {
 // The steps in their order.
 struct Augment {
   std::array<int64_t, 2> size = {224, 224};  // height and width of the result
-  // A part of the picture, of this share of its area and this ratio of width to height, resized.
-  // Shares of 1, 1 and pad > 0: the whole picture resized, `pad` pixels put around it (reflected)
+  // A part of the image, of this share of its area and this ratio of width to height, resized.
+  // Shares of 1, 1 and pad > 0: the whole image resized, `pad` pixels put around it (reflected)
   // and a random part of it taken, as is usual for CIFAR.
   std::array<double, 2> crop_scale = {0.08, 1};
   std::array<double, 2> crop_ratio = {3. / 4, 4. / 3};
@@ -44,7 +44,7 @@ struct Augment {
 // Throws qna::Error that begins with `where` and names the field, the rule and the value.
 void check_augment(const Augment& augment, const char* where);
 
-// All steps on pixels: everything but erasing. Grey pictures stay grey.
+// All steps on pixels: everything but erasing. Grey images stay grey.
 image::Image augment(const image::Image& image, const Augment& options, Random& random);
 
 // Brightness, contrast and saturation, in random order, each by a factor in [1 - amount, 1 +

@@ -131,7 +131,7 @@ TEST(Augment, MiddleWhereNothingFits) {
   }
 }
 
-TEST(Augment, WholePictureOfRatioOne) {
+TEST(Augment, WholeImageOfRatioOne) {
   const Image image = speckles(33, 33, 3);
   Random random(1);
   EXPECT_EQ(augment(image, plain(20, 25), random).pixels,
@@ -179,7 +179,7 @@ TEST(Augment, PadIsReflected) {
   Random random(1);
   for (int i = 0; i < 1000; ++i) seen.insert(bytes(augment(image, options, random)));
   EXPECT_EQ(seen, allowed);  // none missing has probability 49 exp(-1000 / 49)
-  // A picture of another size is resized first.
+  // An image of another size is resized first.
   const Image large = speckles(10, 10, 1);
   Random other(1);
   EXPECT_EQ(augment(large, options, other).pixels.size(), 30u);

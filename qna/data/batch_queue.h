@@ -1,5 +1,5 @@
 // Batches of any kind, made ahead by worker threads: the machine behind the loaders. It knows which
-// pictures a batch has and who makes it when; what is made of them is the maker's.
+// images a batch has and who makes it when; what is made of them is the maker's.
 #pragma once
 
 #include <algorithm>
@@ -17,33 +17,33 @@
 #include <vector>
 
 #include "qna/base/error.h"
-#include "qna/data/broken_picture.h"
+#include "qna/data/broken_image.h"
 #include "qna/data/loader_options.h"
 #include "qna/data/order.h"
 
 namespace qna::data {
 
-// A slot is the place of a picture in a batch. Slots are filled by many threads at once, each by
+// A slot is the place of an image in a batch. Slots are filled by many threads at once, each by
 // one; all else happens to a batch alone.
 template <typename Batch>
 class BatchMaker {
  public:
   virtual ~BatchMaker() = default;
-  // Gets the memory for batch.count pictures. Called under the lock of the queue, so not for long.
+  // Gets the memory for batch.count images. Called under the lock of the queue, so not for long.
   virtual void open(Batch& batch) = 0;
   virtual void fill(Batch& batch, int64_t slot) = 0;
-  virtual void leave_out(Batch& batch, int64_t slot) = 0;  // fill() threw BrokenPicture
+  virtual void leave_out(Batch& batch, int64_t slot) = 0;  // fill() threw BrokenImage
   virtual void finish(Batch& batch) = 0;  // all slots are filled; not for a batch without any
 };
 
-// `Batch` has index, count, total and pictures as in loader.h.
+// `Batch` has index, count, total and images as in loader.h.
 template <typename Batch>
 class BatchQueue {
  public:
   // `where` begins messages. `paired` as in share_of(). The maker must outlive the queue.
-  BatchQueue(BatchMaker<Batch>& maker, const char* where, int64_t pictures, bool paired,
+  BatchQueue(BatchMaker<Batch>& maker, const char* where, int64_t images, bool paired,
              const LoaderOptions& options)
-      : maker_(maker), where_(where), size_(pictures), paired_(paired), options_(options) {}
+      : maker_(maker), where_(where), size_(images), paired_(paired), options_(options) {}
   ~BatchQueue() { stop(); }
   BatchQueue(const BatchQueue&) = delete;
   BatchQueue& operator=(const BatchQueue&) = delete;
@@ -84,16 +84,16 @@ class BatchQueue {
 
   // Set by start(), while no worker runs.
   int64_t epoch_ = 0;
-  std::vector<int64_t> order_;  // picture by place in the epoch
+  std::vector<int64_t> order_;  // image by place in the epoch
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Pending>> pending_;  // in order; the first is the next to be given
   int64_t opened_ = 0;                            // batches that are or were pending
   bool is_running_ = false;                       // between start() and stop()
-  std::exception_ptr failure_ = nullptr;          // of a worker, beside its pictures
+  std::exception_ptr failure_ = nullptr;          // of a worker, beside its images
   std::vector<Batch> spare_;
-  std::map<int64_t, std::string> broken_;  // by picture
+  std::map<int64_t, std::string> broken_;  // by image
   std::vector<std::jthread> workers_;      // last: they end before the rest goes
 };
 
@@ -133,7 +133,7 @@ void BatchQueue<Batch>::stop() {
     is_running_ = false;
   }
   changed_.notify_all();
-  workers_.clear();  // joins them; each ends the one picture that it is at
+  workers_.clear();  // joins them; each ends the one image that it is at
   pending_.clear();
   failure_ = nullptr;
 }
@@ -159,7 +159,7 @@ void BatchQueue<Batch>::open_batch() {
   batch.total = std::min(options_.batch, size_ - first);
   const Share share = share_of(batch.total, options_.rank, options_.ranks, paired_);
   batch.count = share.end - share.first;
-  batch.pictures.assign(order_.begin() + first + share.first, order_.begin() + first + share.end);
+  batch.images.assign(order_.begin() + first + share.first, order_.begin() + first + share.end);
   maker_.open(batch);
   pending->ready = batch.count == 0;
   pending_.push_back(std::move(pending));
@@ -217,11 +217,11 @@ template <typename Batch>
 void BatchQueue<Batch>::fill(Batch& batch, int64_t slot) {
   try {
     maker_.fill(batch, slot);
-  } catch (const BrokenPicture& error) {
+  } catch (const BrokenImage& error) {
     if (!options_.skip_broken) throw;
     maker_.leave_out(batch, slot);
     const std::lock_guard<std::mutex> lock(mutex_);
-    broken_.emplace(batch.pictures[slot], error.what());
+    broken_.emplace(batch.images[slot], error.what());
   }
 }
 
@@ -249,7 +249,7 @@ template <typename Batch>
 std::vector<std::string> BatchQueue<Batch>::broken() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<std::string> lines;
-  for (const auto& [picture, line] : broken_) lines.push_back(line);
+  for (const auto& [image, line] : broken_) lines.push_back(line);
   return lines;
 }
 

@@ -24,9 +24,9 @@ std::vector<std::string> class_list(const std::set<std::string>& folders,
   return given;
 }
 
-void fail_without_classes(const std::string& where, bool has_pictures) {
+void fail_without_classes(const std::string& where, bool has_images) {
   fail("{}: {}; a data set has one folder per class: <class>/<picture>.jpg", where,
-       has_pictures ? "the pictures lie directly in it" : "there are no folders of pictures in it");
+       has_images ? "the pictures lie directly in it" : "there are no folders of pictures in it");
 }
 
 void fail_empty_class(const std::string& where, const std::string& name) {

@@ -1,4 +1,4 @@
-// Pictures of class folders: what folders on disk and in archives have in common.
+// Images of class folders: what folders on disk and in archives have in common.
 #pragma once
 
 #include <set>
@@ -17,9 +17,9 @@ std::vector<std::string> class_list(const std::set<std::string>& folders,
 void check_class_names(const std::vector<std::string>& names, const std::string& where);
 
 // The error for a place without class folders, which says what is expected instead.
-[[noreturn]] void fail_without_classes(const std::string& where, bool has_pictures);
+[[noreturn]] void fail_without_classes(const std::string& where, bool has_images);
 
-// The error for a class folder without pictures.
+// The error for a class folder without images.
 [[noreturn]] void fail_empty_class(const std::string& where, const std::string& name);
 
 }  // namespace qna::data

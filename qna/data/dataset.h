@@ -1,4 +1,4 @@
-// Labelled pictures on disk.
+// Labelled images on disk.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Dataset {
   virtual int64_t size() const = 0;
   virtual int64_t label(int64_t index) const = 0;     // of the class
   virtual std::string name(int64_t index) const = 0;  // such as its path, for messages
-  // Throws qna::Error that names the picture where it is broken.
+  // Throws qna::Error that names the image where it is broken.
   virtual image::Image read(int64_t index, int64_t channels) const = 0;
   virtual const std::vector<std::string>& classes() const = 0;  // names, in order of the labels
 };

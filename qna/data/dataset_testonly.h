@@ -1,4 +1,4 @@
-// Shared by the tests: small pictures and archives of them.
+// Shared by the tests: small images and archives of them.
 #pragma once
 
 #include <archive.h>
@@ -18,17 +18,17 @@
 
 namespace qna::data::testing {
 
-// A picture of one value, so that its pixels say which one it is.
-inline image::Image plain_picture(uint8_t value, int64_t height = 4, int64_t width = 5) {
-  image::Image picture = image::make_image(height, width, 3);
-  std::fill(picture.pixels.begin(), picture.pixels.end(), value);
-  return picture;
+// An image of one value, so that its pixels say which one it is.
+inline image::Image plain_image(uint8_t value, int64_t height = 4, int64_t width = 5) {
+  image::Image image = image::make_image(height, width, 3);
+  std::fill(image.pixels.begin(), image.pixels.end(), value);
+  return image;
 }
 
 // With the folders above it.
-inline void write_picture(const std::string& path, const image::Image& picture) {
+inline void write_image(const std::string& path, const image::Image& image) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  image::write_png(path, picture);
+  image::write_png(path, image);
 }
 
 inline void put(const std::string& path, const std::string& content) {
@@ -36,7 +36,7 @@ inline void put(const std::string& path, const std::string& content) {
 }
 
 inline std::string png(uint8_t value) {
-  return image::encode_png(plain_picture(value), "test picture");
+  return image::encode_png(plain_image(value), "test picture");
 }
 
 // A name that ends in / is a folder; one that begins with > is a symbolic link, and with = a hard
@@ -75,7 +75,7 @@ inline void write_tar(const std::string& path, const Members& members,
 using qna::testing::complaint;
 using qna::testing::contains;
 
-// The first pixel of every picture, and the label: {value, label}.
+// The first pixel of every image, and the label: {value, label}.
 inline std::vector<std::pair<int, int64_t>> content_of(const Dataset& dataset) {
   std::vector<std::pair<int, int64_t>> out;
   for (int64_t i = 0; i < dataset.size(); ++i) {

@@ -12,7 +12,7 @@ namespace {
 
 using image::kMaxSide;
 
-// Of a picture on its way: a long thin one becomes huge when its shorter side grows.
+// Of an image on its way: a long thin one becomes huge when its shorter side grows.
 constexpr int64_t kMaxPixels = int64_t{1} << 28;
 
 bool is_side(int64_t length) { return length >= 1 && length <= kMaxSide; }
@@ -29,7 +29,7 @@ DetectionSample resize_to_one_of(const DetectionSample& sample, const std::vecto
                                  int64_t longest, image::Filter filter, Random& random) {
   const int64_t shorter = lengths[random.below(static_cast<int64_t>(lengths.size()))];
   const auto [height, width] =
-      resized_size({sample.picture.height, sample.picture.width}, shorter, longest);
+      resized_size({sample.image.height, sample.image.width}, shorter, longest);
   return resize(sample, height, width, filter);
 }
 
@@ -42,10 +42,10 @@ int64_t random_length(int64_t side, const std::array<int64_t, 2>& range, Random&
 // As DETR's RandomSizeCrop.
 DetectionSample random_crop(const DetectionSample& sample, const std::array<int64_t, 2>& range,
                             Random& random) {
-  const int64_t width = random_length(sample.picture.width, range, random);
-  const int64_t height = random_length(sample.picture.height, range, random);
-  const int64_t top = random.below(sample.picture.height - height + 1);
-  const int64_t left = random.below(sample.picture.width - width + 1);
+  const int64_t width = random_length(sample.image.width, range, random);
+  const int64_t height = random_length(sample.image.height, range, random);
+  const int64_t top = random.below(sample.image.height - height + 1);
+  const int64_t left = random.below(sample.image.width - width + 1);
   return crop(sample, top, left, height, width);
 }
 
@@ -84,8 +84,8 @@ std::vector<LabelledBox> scaled(std::vector<LabelledBox> objects, std::array<int
 }
 
 DetectionSample flip(const DetectionSample& sample) {
-  DetectionSample out{image::flip(sample.picture), sample.objects};
-  const double width = static_cast<double>(sample.picture.width);
+  DetectionSample out{image::flip(sample.image), sample.objects};
+  const double width = static_cast<double>(sample.image.width);
   for (LabelledBox& object : out.objects) {
     const auto [left, top, right, bottom] = object.box;
     object.box = {width - right, top, width - left, bottom};
@@ -98,13 +98,13 @@ DetectionSample resize(const DetectionSample& sample, int64_t height, int64_t wi
   check(height <= kMaxSide && width <= kMaxSide && height * width <= kMaxPixels,
         "augment: a resized picture must have at most {} pixels, got {} x {}", kMaxPixels, height,
         width);
-  return {image::resize(sample.picture, height, width, filter),
-          scaled(sample.objects, {sample.picture.height, sample.picture.width}, {height, width})};
+  return {image::resize(sample.image, height, width, filter),
+          scaled(sample.objects, {sample.image.height, sample.image.width}, {height, width})};
 }
 
 DetectionSample crop(const DetectionSample& sample, int64_t top, int64_t left, int64_t height,
                      int64_t width) {
-  DetectionSample out{image::crop(sample.picture, top, left, height, width), {}};
+  DetectionSample out{image::crop(sample.image, top, left, height, width), {}};
   for (LabelledBox object : sample.objects) {
     for (size_t i = 0; i < 4; ++i) {
       const bool across = i % 2 == 0;
@@ -119,7 +119,7 @@ DetectionSample crop(const DetectionSample& sample, int64_t top, int64_t left, i
 DetectionSample augment(const DetectionSample& sample, const DetectionAugment& options,
                         Random& random) {
   check_augment(options, "augment");
-  image::check_image(sample.picture, "augment");
+  image::check_image(sample.image, "augment");
   DetectionSample out = random.chance(options.flip) ? flip(sample) : sample;
   if (random.chance(options.crop)) {
     out = resize_to_one_of(out, options.crop_shorter, 0, options.filter, random);
@@ -127,7 +127,7 @@ DetectionSample augment(const DetectionSample& sample, const DetectionAugment& o
   }
   out = resize_to_one_of(out, options.shorter, options.longest, options.filter, random);
   if (options.color_jitter > 0) {
-    out.picture = color_jitter(std::move(out.picture), options.color_jitter, random);
+    out.image = color_jitter(std::move(out.image), options.color_jitter, random);
   }
   return out;
 }

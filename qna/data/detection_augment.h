@@ -1,13 +1,13 @@
-// A training picture with its boxes, changed at random, by DETR's definitions.
+// A training image with its boxes, changed at random, by DETR's definitions.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "qna/base/random.h"
 #include "qna/data/detection_dataset.h"
 #include "qna/data/preprocess.h"  // resized_size()
-#include "qna/data/random.h"
 #include "qna/image/resize.h"
 
 namespace qna::data {
@@ -21,7 +21,7 @@ struct DetectionAugment {
   int64_t longest = 1333;
   // With this probability, before that: the shorter side is resized to one of crop_shorter, and a
   // part is cut out whose height and width are at random between crop_size[0] and crop_size[1] (or
-  // the picture's, if that is less).
+  // the image's, if that is less).
   double crop = 0.5;
   std::vector<int64_t> crop_shorter = {400, 500, 600};
   std::array<int64_t, 2> crop_size = {384, 600};
@@ -35,8 +35,8 @@ struct DetectionAugment {
 void check_augment(const DetectionAugment& augment, const char* where);
 
 struct DetectionSample {
-  image::Image picture;
-  std::vector<LabelledBox> objects;  // in pixels of the picture; those cut off wholly are gone
+  image::Image image;
+  std::vector<LabelledBox> objects;  // in pixels of the image; those cut off wholly are gone
 };
 
 DetectionSample augment(const DetectionSample& sample, const DetectionAugment& options,
@@ -49,7 +49,7 @@ DetectionSample resize(const DetectionSample& sample, int64_t height, int64_t wi
 DetectionSample crop(const DetectionSample& sample, int64_t top, int64_t left, int64_t height,
                      int64_t width);
 
-// Boxes of a picture of size `from`, {height, width}, in one of size `to`.
+// Boxes of an image of size `from`, {height, width}, in one of size `to`.
 std::vector<LabelledBox> scaled(std::vector<LabelledBox> objects, std::array<int64_t, 2> from,
                                 std::array<int64_t, 2> to);
 

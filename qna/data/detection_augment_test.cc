@@ -25,18 +25,18 @@ DetectionSample rectangle(int64_t height, int64_t width, const std::array<int64_
   DetectionSample sample{image::make_image(height, width, 3), {}};
   for (int64_t y = box[1]; y < box[3]; ++y)
     for (int64_t x = box[0]; x < box[2]; ++x)
-      std::fill_n(sample.picture.row(y) + 3 * x, 3, uint8_t{255});
+      std::fill_n(sample.image.row(y) + 3 * x, 3, uint8_t{255});
   sample.objects.push_back({.label = 7});
   for (size_t i = 0; i < 4; ++i) sample.objects[0].box[i] = static_cast<double>(box[i]);
   return sample;
 }
 
 // Around all pixels that are rather white.
-Corners white_part(const image::Image& picture) {
+Corners white_part(const image::Image& image) {
   Corners out = {1e9, 1e9, -1, -1};
-  for (int64_t y = 0; y < picture.height; ++y)
-    for (int64_t x = 0; x < picture.width; ++x) {
-      if (picture.row(y)[3 * x] < 128) continue;
+  for (int64_t y = 0; y < image.height; ++y)
+    for (int64_t x = 0; x < image.width; ++x) {
+      if (image.row(y)[3 * x] < 128) continue;
       out = {std::min(out[0], static_cast<double>(x)), std::min(out[1], static_cast<double>(y)),
              std::max(out[2], static_cast<double>(x + 1)),
              std::max(out[3], static_cast<double>(y + 1))};
@@ -49,17 +49,17 @@ TEST(DetectionAugment, AMirrorImage) {
   ASSERT_EQ(out.objects.size(), 1u);
   EXPECT_EQ(out.objects[0].label, 7);
   EXPECT_EQ(out.objects[0].box, (Corners{22, 2, 27, 9}));
-  EXPECT_EQ(white_part(out.picture), out.objects[0].box);
+  EXPECT_EQ(white_part(out.image), out.objects[0].box);
   EXPECT_EQ(flip(out).objects, rectangle(10, 30, {3, 2, 8, 9}).objects);
 }
 
 TEST(DetectionAugment, AnotherSize) {
   const DetectionSample out =
       resize(rectangle(20, 40, {4, 2, 30, 20}), 50, 60, image::Filter::kBilinear);
-  EXPECT_EQ(out.picture.height, 50);
-  EXPECT_EQ(out.picture.width, 60);
+  EXPECT_EQ(out.image.height, 50);
+  EXPECT_EQ(out.image.width, 60);
   EXPECT_EQ(out.objects[0].box, (Corners{6, 5, 45, 50}));
-  EXPECT_EQ(white_part(out.picture), out.objects[0].box);
+  EXPECT_EQ(white_part(out.image), out.objects[0].box);
   // What ends at the edge ends there, whatever the rounding.
   for (int64_t to = 1; to < 300; ++to) {
     const auto objects = scaled({{.box = {0, 0, 7, 11}}}, {11, 7}, {to, to + 1});
@@ -81,12 +81,12 @@ TEST(DetectionAugment, APart) {
   };
   for (const auto& row : rows) {
     const DetectionSample out = crop(whole, row.top, row.left, row.height, row.width);
-    EXPECT_EQ(out.picture.height, row.height);
-    EXPECT_EQ(out.picture.width, row.width);
+    EXPECT_EQ(out.image.height, row.height);
+    EXPECT_EQ(out.image.width, row.width);
     ASSERT_EQ(out.objects.size(), row.box ? 1u : 0u);
     if (!row.box) continue;
     EXPECT_EQ(out.objects[0].box, *row.box);
-    EXPECT_EQ(white_part(out.picture), *row.box);
+    EXPECT_EQ(white_part(out.image), *row.box);
   }
 }
 
@@ -106,7 +106,7 @@ TEST(DetectionAugment, StepsInTheirOrder) {
     Random same(seed);
     DetectionSample expected = same.chance(0.5) ? flip(sample) : sample;
     const auto resized_to = [&](const std::vector<int64_t>& lengths, int64_t longest) {
-      const Size size = {expected.picture.height, expected.picture.width};
+      const Size size = {expected.image.height, expected.image.width};
       const int64_t shorter = lengths[same.below(static_cast<int64_t>(lengths.size()))];
       const Size to = resized_size(size, shorter, longest);
       expected = resize(expected, to[0], to[1], image::Filter::kBilinear);
@@ -114,19 +114,19 @@ TEST(DetectionAugment, StepsInTheirOrder) {
     if (same.chance(0.5)) {
       ++crops;
       resized_to(options.crop_shorter, 0);
-      const int64_t width = 20 + same.below(std::min<int64_t>(45, expected.picture.width) - 19);
-      const int64_t height = 20 + same.below(std::min<int64_t>(45, expected.picture.height) - 19);
-      const int64_t top = same.below(expected.picture.height - height + 1);
-      const int64_t left = same.below(expected.picture.width - width + 1);
+      const int64_t width = 20 + same.below(std::min<int64_t>(45, expected.image.width) - 19);
+      const int64_t height = 20 + same.below(std::min<int64_t>(45, expected.image.height) - 19);
+      const int64_t top = same.below(expected.image.height - height + 1);
+      const int64_t left = same.below(expected.image.width - width + 1);
       expected = crop(expected, top, left, height, width);
     }
     resized_to(options.shorter, 70);
-    expected.picture = color_jitter(std::move(expected.picture), 0.3, same);
-    EXPECT_EQ(out.picture.pixels, expected.picture.pixels);
+    expected.image = color_jitter(std::move(expected.image), 0.3, same);
+    EXPECT_EQ(out.image.pixels, expected.image.pixels);
     EXPECT_EQ(out.objects, expected.objects);
     EXPECT_EQ(random.next(), same.next());
     // DETR's rounding may exceed the limit by half the ratio of the sides, here 45 : 20 at most.
-    EXPECT_LE(std::max(out.picture.height, out.picture.width), 71);
+    EXPECT_LE(std::max(out.image.height, out.image.width), 71);
   }
   EXPECT_NEAR(crops, 100, 40);
 }
@@ -139,7 +139,7 @@ TEST(DetectionAugment, BoxesMoveWithThePixels) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
     const DetectionSample out = augment(sample, options, random);
-    const Corners pixels = white_part(out.picture);
+    const Corners pixels = white_part(out.image);
     if (out.objects.empty()) continue;
     const Corners& box = out.objects[0].box;
     if (box[2] - box[0] < 4 || box[3] - box[1] < 4) continue;  // a sliver may fade away
@@ -155,7 +155,7 @@ TEST(DetectionAugment, EveryLengthIsUsedAlike) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     Random random(seed);
     const DetectionAugment options{.shorter = {20, 24, 30}, .crop = 0};
-    ++seen[augment(sample, options, random).picture.height];
+    ++seen[augment(sample, options, random).image.height];
   }
   ASSERT_EQ(seen.size(), 3u);
   for (const auto& [length, count] : seen) EXPECT_NEAR(count, 200, 60) << length;
@@ -165,12 +165,12 @@ TEST(DetectionAugment, OffIsOnlyTheSize) {
   const DetectionSample sample = rectangle(30, 40, {1, 1, 9, 9});
   Random random(1);
   const DetectionSample out = augment(sample, {.flip = 0, .shorter = {30}, .crop = 0}, random);
-  EXPECT_EQ(out.picture.pixels, sample.picture.pixels);
+  EXPECT_EQ(out.image.pixels, sample.image.pixels);
   EXPECT_EQ(out.objects, sample.objects);
 }
 
-// A picture smaller than the smallest part, or than everything, is no mistake.
-TEST(DetectionAugment, TinyAndThinPictures) {
+// An image smaller than the smallest part, or than everything, is no mistake.
+TEST(DetectionAugment, TinyAndThinImages) {
   for (const Size size : {Size{1, 1}, {1, 50}, {50, 1}, {2, 3}})
     for (uint64_t seed = 0; seed < 20; ++seed) {
       Random random(seed);
@@ -179,8 +179,8 @@ TEST(DetectionAugment, TinyAndThinPictures) {
           .shorter = {8}, .longest = 40, .crop = 1, .crop_shorter = {4}, .crop_size = {6, 9}};
       const DetectionSample out = augment(sample, options, random);
       ASSERT_EQ(out.objects.size(), 1u);
-      const Corners all = {0, 0, static_cast<double>(out.picture.width),
-                           static_cast<double>(out.picture.height)};
+      const Corners all = {0, 0, static_cast<double>(out.image.width),
+                           static_cast<double>(out.image.height)};
       EXPECT_EQ(out.objects[0].box, all);
     }
   Random random(0);

@@ -35,9 +35,9 @@ void check_same_names(const std::vector<std::string>& names, const std::vector<s
 }
 
 // Names come from a file that nobody vouches for: none may lead out of the folder.
-void check_file_name(const coco::Picture& picture, const std::string& file) {
-  const std::string& name = picture.file_name;
-  check(!name.empty(), "{}: the picture with the id {}: file_name is missing", file, picture.id);
+void check_file_name(const coco::Image& image, const std::string& file) {
+  const std::string& name = image.file_name;
+  check(!name.empty(), "{}: the picture with the id {}: file_name is missing", file, image.id);
   const fs::path path(name);
   const bool leads_out =
       path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end();
@@ -45,7 +45,7 @@ void check_file_name(const coco::Picture& picture, const std::string& file) {
       !leads_out && name.find('\0') == std::string::npos,
       "{}: the picture with the id {}: file_name must be a path inside the folder of pictures, got "
       "{}",
-      file, picture.id, format::in_quotes(name));
+      file, image.id, format::in_quotes(name));
 }
 
 bool is_file(const fs::path& path) {
@@ -60,13 +60,13 @@ bool is_to_be_learned(const coco::Annotation& annotation) {
 }  // namespace
 
 DetectionDataset::DetectionDataset(const DetectionDatasetOptions& options)
-    : images_(options.images) {
+    : folder_(options.images) {
   const std::string& file = options.annotations;
   check(options.limit >= 0, "DetectionDataset: limit must be at least 0, got {}", options.limit);
   check_class_names(options.class_names, "DetectionDataset");
   std::error_code ignored;
-  check(fs::is_directory(images_, ignored), "DetectionDataset: images must be a folder, got {}",
-        format::in_quotes(images_));
+  check(fs::is_directory(folder_, ignored), "DetectionDataset: images must be a folder, got {}",
+        format::in_quotes(folder_));
   const std::string ending = fs::path(file).extension().string();
   const bool is_list = fs::is_directory(file, ignored) || ending == ".txt";
   check(is_list || ending == ".json",
@@ -88,44 +88,44 @@ DetectionDataset::DetectionDataset(const DetectionDatasetOptions& options)
   keep(choose(options));
 }
 
-// Places of the pictures that make up this set.
+// Places of the images that make up this set.
 std::vector<int64_t> DetectionDataset::choose(const DetectionDatasetOptions& options) {
   const std::string& file = options.annotations;
   const size_t limit = options.limit > 0 ? static_cast<size_t>(options.limit) : SIZE_MAX;
   std::vector<int64_t> chosen;
-  for (size_t i = 0; i < truth_.pictures.size() && chosen.size() < limit; ++i) {
-    const coco::Picture& picture = truth_.pictures[i];
-    check_file_name(picture, file);
-    if (is_file(fs::path(images_) / picture.file_name)) {
+  for (size_t i = 0; i < truth_.images.size() && chosen.size() < limit; ++i) {
+    const coco::Image& image = truth_.images[i];
+    check_file_name(image, file);
+    if (is_file(fs::path(folder_) / image.file_name)) {
       chosen.push_back(static_cast<int64_t>(i));
       continue;
     }
     check(options.skip_absent,
           "{}: the picture with the id {}: there is no file {} in {}; skip_absent leaves such "
           "pictures out",
-          file, picture.id, format::in_quotes(picture.file_name), images_);
-    absent_.push_back(picture.file_name);
+          file, image.id, format::in_quotes(image.file_name), folder_);
+    absent_.push_back(image.file_name);
   }
-  check(!chosen.empty(), "{}: none of its {} pictures is in {}", file, truth_.pictures.size(),
-        images_);
+  check(!chosen.empty(), "{}: none of its {} pictures is in {}", file, truth_.images.size(),
+        folder_);
   return chosen;
 }
 
-// Drops the pictures that are not among the chosen, with all that is in them.
+// Drops the images that are not among the chosen, with all that is in them.
 void DetectionDataset::keep(const std::vector<int64_t>& chosen) {
-  std::vector<int64_t> new_place(truth_.pictures.size(), -1);
-  std::vector<coco::Picture> pictures;
+  std::vector<int64_t> new_place(truth_.images.size(), -1);
+  std::vector<coco::Image> kept;
   for (const int64_t place : chosen) {
-    new_place[place] = static_cast<int64_t>(pictures.size());
-    pictures.push_back(std::move(truth_.pictures[place]));
+    new_place[place] = static_cast<int64_t>(kept.size());
+    kept.push_back(std::move(truth_.images[place]));
   }
-  truth_.pictures = std::move(pictures);
+  truth_.images = std::move(kept);
   std::vector<coco::Annotation> annotations;
-  annotations_of_.resize(truth_.pictures.size());
+  annotations_of_.resize(truth_.images.size());
   for (coco::Annotation& annotation : truth_.annotations) {
-    annotation.picture = new_place[annotation.picture];
-    if (annotation.picture < 0) continue;
-    annotations_of_[annotation.picture].push_back(static_cast<int64_t>(annotations.size()));
+    annotation.image = new_place[annotation.image];
+    if (annotation.image < 0) continue;
+    annotations_of_[annotation.image].push_back(static_cast<int64_t>(annotations.size()));
     annotations.push_back(annotation);
   }
   truth_.annotations = std::move(annotations);
@@ -138,7 +138,7 @@ void DetectionDataset::check_index(int64_t index) const {
 
 std::string DetectionDataset::name(int64_t index) const {
   check_index(index);
-  return (fs::path(images_) / truth_.pictures[index].file_name).string();
+  return (fs::path(folder_) / truth_.images[index].file_name).string();
 }
 
 image::Image DetectionDataset::read(int64_t index) const {
@@ -150,12 +150,12 @@ std::vector<LabelledBox> DetectionDataset::objects(int64_t index, int64_t height
   check_index(index);
   check(height >= 1 && width >= 1,
         "DetectionDataset: height and width must be at least 1, got {} and {}", height, width);
-  const coco::Picture& picture = truth_.pictures[index];
-  const bool is_known = picture.width > 0 && picture.height > 0;
+  const coco::Image& image = truth_.images[index];
+  const bool is_known = image.width > 0 && image.height > 0;
   const double right = static_cast<double>(width);
   const double bottom = static_cast<double>(height);
-  const double known_width = is_known ? static_cast<double>(picture.width) : right;
-  const double known_height = is_known ? static_cast<double>(picture.height) : bottom;
+  const double known_width = is_known ? static_cast<double>(image.width) : right;
+  const double known_height = is_known ? static_cast<double>(image.height) : bottom;
   const auto x = [&](double place) { return std::clamp(place * right / known_width, 0.0, right); };
   const auto y = [&](double place) {
     return std::clamp(place * bottom / known_height, 0.0, bottom);

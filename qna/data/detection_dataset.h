@@ -1,4 +1,4 @@
-// Pictures with boxes: COCO's JSON or Pascal VOC's XML, beside a folder of pictures.
+// Images with boxes: COCO's JSON or Pascal VOC's XML, beside a folder of images.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ struct DetectionDatasetOptions {
   // A COCO file (.json); a folder of VOC files (.xml); or a list of names (.txt, one per line) as
   // VOC keeps them in ImageSets/Main, with the .xml files in Annotations beside ImageSets.
   std::string annotations;
-  int64_t limit = 0;         // only the first so many pictures; 0: all
-  bool skip_absent = false;  // leave out pictures whose file is not there, instead of throwing
+  int64_t limit = 0;         // only the first so many images; 0: all
+  bool skip_absent = false;  // leave out images whose file is not there, instead of throwing
   // Names of the categories, in order of the labels: for VOC files, which know only those that
   // occur. Empty: those of the file; of VOC files, those that occur, sorted. A COCO file must have
   // these very names, in order of their ids.
@@ -36,20 +36,20 @@ struct DetectionDatasetOptions {
 // Reading is safe from many threads at once.
 class DetectionDataset {
  public:
-  // Throws qna::Error that names the file and the rule. No picture is decoded yet.
+  // Throws qna::Error that names the file and the rule. No image is decoded yet.
   explicit DetectionDataset(const DetectionDatasetOptions& options);
 
-  int64_t size() const { return static_cast<int64_t>(truth_.pictures.size()); }
+  int64_t size() const { return static_cast<int64_t>(truth_.images.size()); }
   std::string name(int64_t index) const;   // its path
-  image::Image read(int64_t index) const;  // RGB; throws qna::Error that names the picture
-  // What is to be learned in a picture of this size, which may differ from the annotated one: then
-  // boxes are scaled. Clipped to the picture; without crowds, objects to be ignored (VOC's
+  image::Image read(int64_t index) const;  // RGB; throws qna::Error that names the image
+  // What is to be learned in an image of this size, which may differ from the annotated one: then
+  // boxes are scaled. Clipped to the image; without crowds, objects to be ignored (VOC's
   // difficult ones) and boxes that have no area left.
   std::vector<LabelledBox> objects(int64_t index, int64_t height, int64_t width) const;
-  // For the evaluation: the pictures of this set only, the i-th picture is this one's i-th.
+  // For the evaluation: the images of this set only, the i-th image is this one's i-th.
   const coco::Annotations& truth() const { return truth_; }
   const std::vector<std::string>& classes() const { return classes_; }
-  const std::vector<std::string>& absent() const { return absent_; }  // pictures left out
+  const std::vector<std::string>& absent() const { return absent_; }  // images left out
   // Objects of VOC files that were left out because their box is a point, each with its file.
   const std::vector<std::string>& points() const { return points_; }
 
@@ -58,12 +58,12 @@ class DetectionDataset {
   std::vector<int64_t> choose(const DetectionDatasetOptions& options);
   void keep(const std::vector<int64_t>& chosen);
 
-  std::string images_;
+  std::string folder_;  // of the images
   coco::Annotations truth_;
   std::vector<std::string> classes_;
   std::vector<std::string> absent_;
   std::vector<std::string> points_;
-  std::vector<std::vector<int64_t>> annotations_of_;  // places in truth_.annotations, per picture
+  std::vector<std::vector<int64_t>> annotations_of_;  // places in truth_.annotations, per image
 };
 
 }  // namespace qna::data

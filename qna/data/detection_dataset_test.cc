@@ -9,11 +9,11 @@ using namespace ::qna::data::testing;
 using Names = std::vector<std::string>;
 using Boxes = std::vector<LabelledBox>;
 
-TEST(DetectionDataset, PicturesByIdWithTheirObjects) {
+TEST(DetectionDataset, ImagesByIdWithTheirObjects) {
   DetectionFolder folder;
   for (const int64_t id : {20, 4, 11}) {
-    folder.add_picture(id, 30, 40);
-    folder.write_picture(id, 30, 40);
+    folder.add_image(id, 30, 40);
+    folder.write_image(id, 30, 40);
   }
   folder.add_object(20, 90, {1, 2, 10, 20});
   folder.add_object(4, 3, {0, 0, 40, 30});
@@ -23,7 +23,7 @@ TEST(DetectionDataset, PicturesByIdWithTheirObjects) {
   EXPECT_EQ(dataset.classes(), (Names{"c3", "c7", "c90"}));
   EXPECT_EQ(dataset.name(0), folder.path("pictures/4.png"));
   EXPECT_EQ(dataset.name(2), folder.path("pictures/20.png"));
-  EXPECT_EQ(dataset.read(1).pixels, noise_picture(11, 30, 40).pixels);
+  EXPECT_EQ(dataset.read(1).pixels, noise_image(11, 30, 40).pixels);
   EXPECT_EQ(dataset.objects(0, 30, 40), (Boxes{{0, {0, 0, 40, 30}}}));
   EXPECT_EQ(dataset.objects(1, 30, 40), Boxes{});
   EXPECT_EQ(dataset.objects(2, 30, 40), (Boxes{{2, {1, 2, 11, 22}}, {1, {5, 5, 6, 6.5}}}));
@@ -38,8 +38,8 @@ TEST(DetectionDataset, PicturesByIdWithTheirObjects) {
 
 TEST(DetectionDataset, WhatIsNotToBeLearned) {
   DetectionFolder folder;
-  folder.add_picture(1, 30, 40);
-  folder.write_picture(1, 30, 40);
+  folder.add_image(1, 30, 40);
+  folder.write_image(1, 30, 40);
   folder.add_object(1, 3, {1, 1, 5, 5})["iscrowd"] = 1;
   folder.add_object(1, 3, {1, 1, 5, 5})["ignore"] = 1;
   folder.add_object(1, 3, {1, 1, 0, 5});       // no area
@@ -54,12 +54,12 @@ TEST(DetectionDataset, WhatIsNotToBeLearned) {
 
 TEST(DetectionDataset, BoxesAreScaledToTheFile) {
   DetectionFolder folder;
-  folder.add_picture(1, 480, 640);
-  folder.write_picture(1, 24, 64);
+  folder.add_image(1, 480, 640);
+  folder.write_image(1, 24, 64);
   folder.add_object(1, 3, {100, 100, 540, 300});
-  folder.add_picture(2, 10, 10);
+  folder.add_image(2, 10, 10);
   folder.truth["images"][1].erase("width");
-  folder.write_picture(2, 20, 20);
+  folder.write_image(2, 20, 20);
   folder.add_object(2, 3, {1, 2, 3, 400});
   const auto dataset = folder.open();
   EXPECT_EQ(dataset->objects(0, 24, 64), (Boxes{{0, {10, 5, 64, 20}}}));
@@ -69,12 +69,12 @@ TEST(DetectionDataset, BoxesAreScaledToTheFile) {
   EXPECT_EQ(dataset->objects(1, 20, 20), (Boxes{{0, {1, 2, 4, 20}}}));
 }
 
-TEST(DetectionDataset, AbsentPicturesAndALimit) {
+TEST(DetectionDataset, AbsentImagesAndALimit) {
   DetectionFolder folder;
   for (int64_t id = 1; id <= 6; ++id) {
-    folder.add_picture(id, 4, 4);
+    folder.add_image(id, 4, 4);
     folder.add_object(id, 7, {0, 0, static_cast<double>(id), 1});
-    if (id != 1 && id != 4) folder.write_picture(id, 4, 4);
+    if (id != 1 && id != 4) folder.write_image(id, 4, 4);
   }
   DetectionDatasetOptions options = folder.options();
   EXPECT_EQ(complaint([&] { DetectionDataset{options}; }),
@@ -87,15 +87,15 @@ TEST(DetectionDataset, AbsentPicturesAndALimit) {
   options.limit = 3;
   const DetectionDataset some(options);
   ASSERT_EQ(some.size(), 3);
-  EXPECT_EQ(some.truth().pictures[2].id, 5);
+  EXPECT_EQ(some.truth().images[2].id, 5);
   ASSERT_EQ(some.truth().annotations.size(), 3u);
   for (int64_t i = 0; i < 3; ++i) {
     const coco::Annotation& annotation = some.truth().annotations[i];
-    EXPECT_EQ(annotation.picture, i);
-    EXPECT_EQ(annotation.id, some.truth().pictures[i].id);
+    EXPECT_EQ(annotation.image, i);
+    EXPECT_EQ(annotation.id, some.truth().images[i].id);
     EXPECT_EQ(some.objects(i, 4, 4).size(), 1u);
   }
-  EXPECT_EQ(some.truth().find_picture(5), 2);
+  EXPECT_EQ(some.truth().find_image(5), 2);
   options.limit = -1;
   EXPECT_EQ(complaint([&] { DetectionDataset{options}; }),
             "DetectionDataset: limit must be at least 0, got -1");
@@ -103,9 +103,9 @@ TEST(DetectionDataset, AbsentPicturesAndALimit) {
 
 TEST(DetectionDataset, NoNameLeadsOutOfTheFolder) {
   DetectionFolder folder;
-  folder.write_picture(1, 4, 4);
+  folder.write_image(1, 4, 4);
   std::filesystem::create_directories(folder.path("pictures/below"));
-  image::write_png(folder.path("pictures/below/a..b.png"), noise_picture(1, 4, 4));
+  image::write_png(folder.path("pictures/below/a..b.png"), noise_image(1, 4, 4));
   const auto said_of = [&](const nlohmann::json& name) {
     folder.truth["images"] = nlohmann::json::array({{{"id", 5}, {"file_name", name}}});
     DetectionDatasetOptions options = folder.options();
@@ -127,8 +127,8 @@ TEST(DetectionDataset, NoNameLeadsOutOfTheFolder) {
 
 TEST(DetectionDataset, ClassNamesOfACocoFileMustAgree) {
   DetectionFolder folder;
-  folder.add_picture(1, 4, 4);
-  folder.write_picture(1, 4, 4);
+  folder.add_image(1, 4, 4);
+  folder.write_image(1, 4, 4);
   DetectionDatasetOptions options = folder.options();
   const auto said_of = [&](const Names& names) {
     options.class_names = names;
@@ -143,17 +143,17 @@ TEST(DetectionDataset, ClassNamesOfACocoFileMustAgree) {
 
 TEST(DetectionDataset, VocFiles) {
   DetectionFolder folder;
-  folder.write_picture(1, 30, 40);
-  folder.write_picture(2, 30, 40);
+  folder.write_image(1, 30, 40);
+  folder.write_image(2, 30, 40);
   const std::string object =
       "<object><name>{}</name><difficult>{}</difficult><bndbox><xmin>{}</xmin><ymin>{}</ymin>"
       "<xmax>{}</xmax><ymax>{}</ymax></bndbox></object>";
-  const auto voc = [&](int picture, const std::string& objects) {
+  const auto voc = [&](int id, const std::string& objects) {
     folder.put(
-        fmt::format("Annotations/{}.xml", picture),
+        fmt::format("Annotations/{}.xml", id),
         fmt::format("<annotation><filename>{}.png</filename><size><width>40</width><height>30"
                     "</height></size>{}</annotation>",
-                    picture, objects));
+                    id, objects));
   };
   voc(1, fmt::format(fmt::runtime(object), "dog", 0, 1, 1, 40, 30) +
              fmt::format(fmt::runtime(object), "cat", 1, 1, 1, 5, 5) +
@@ -191,8 +191,8 @@ TEST(DetectionDataset, Mistakes) {
   folder.put("cut.json", folder.truth.dump().substr(0, 40));
   const std::string said = said_of(folder.images(), folder.path("cut.json"));
   EXPECT_TRUE(contains(said, "cut.json: ") && contains(said, "not JSON")) << said;
-  folder.add_picture(1, 4, 4);
-  folder.write_picture(1, 4, 4);
+  folder.add_image(1, 4, 4);
+  folder.write_image(1, 4, 4);
   folder.add_object(1, 4, {1, 1, 1, 1});
   folder.put("unknown.json", folder.truth.dump());
   EXPECT_EQ(said_of(folder.images(), folder.path("unknown.json")),

@@ -65,28 +65,28 @@ void DetectionLoader::open(Work& batch) {
 }
 
 // Decoded, and for evaluation fitted too, because there it is always the same.
-std::shared_ptr<const Image> DetectionLoader::fitted_or_decoded(int64_t picture) {
-  return cache_.find_or_make(picture, [&] {
-    return guarded(*dataset_, picture, [&] {
-      Image image = dataset_->read(picture);
-      originals_[picture] = size_of(image);
+std::shared_ptr<const Image> DetectionLoader::fitted_or_decoded(int64_t index) {
+  return cache_.find_or_make(index, [&] {
+    return guarded(*dataset_, index, [&] {
+      Image image = dataset_->read(index);
+      originals_[index] = size_of(image);
       return augment_ ? std::move(image) : fit(image, preprocess_);
     });
   });
 }
 
 void DetectionLoader::fill(Work& batch, int64_t slot) {
-  const int64_t picture = batch.pictures[slot];
-  std::shared_ptr<const Image> image = fitted_or_decoded(picture);
-  const std::array<int64_t, 2> original = originals_[picture];
-  std::vector<LabelledBox> objects = dataset_->objects(picture, original[0], original[1]);
+  const int64_t index = batch.images[slot];
+  std::shared_ptr<const Image> image = fitted_or_decoded(index);
+  const std::array<int64_t, 2> original = originals_[index];
+  std::vector<LabelledBox> objects = dataset_->objects(index, original[0], original[1]);
   if (augment_) {
     Random random(options_.seed, static_cast<uint64_t>(queue_.epoch()),
-                  static_cast<uint64_t>(picture), kAugment);
-    DetectionSample made = guarded(*dataset_, picture, [&] {
+                  static_cast<uint64_t>(index), kAugment);
+    DetectionSample made = guarded(*dataset_, index, [&] {
       return augment(DetectionSample{*image, std::move(objects)}, *augment_, random);
     });
-    image = std::make_shared<const Image>(std::move(made.picture));
+    image = std::make_shared<const Image>(std::move(made.image));
     objects = std::move(made.objects);
   } else {
     objects = scaled(std::move(objects), original, size_of(*image));

@@ -1,6 +1,6 @@
-// Batches of pictures with boxes, padded to one size, made ahead by worker threads. As in loader.h,
+// Batches of images with boxes, padded to one size, made ahead by worker threads. As in loader.h,
 // what a batch holds does not depend on the number of workers, nor on where an epoch is resumed.
-// Processes divide a batch's pictures; each pads its own share.
+// Processes divide a batch's images; each pads its own share.
 #pragma once
 
 #include <array>
@@ -14,29 +14,29 @@
 #include "qna/data/batch_queue.h"
 #include "qna/data/detection_augment.h"
 #include "qna/data/detection_dataset.h"
+#include "qna/data/image_cache.h"
 #include "qna/data/loader_options.h"
-#include "qna/data/picture_cache.h"
 #include "qna/data/preprocess.h"
 
 namespace qna::data {
 
 struct DetectionBatch {
   int64_t index = 0;   // in the epoch
-  int64_t count = 0;   // of pictures here
+  int64_t count = 0;   // of images here
   int64_t total = 0;   // over all processes
-  int64_t height = 0;  // of the largest picture here; 0 where there is none
+  int64_t height = 0;  // of the largest image here; 0 where there is none
   int64_t width = 0;
-  std::vector<float> pixels;  // [count, height, width, 3], normalised; 0 outside the pictures
-  std::vector<uint8_t> mask;  // [count, height, width]: 1 where there is a picture
+  std::vector<float> pixels;  // [count, height, width, 3], normalised; 0 outside the images
+  std::vector<uint8_t> mask;  // [count, height, width]: 1 where there is an image
   std::vector<std::array<int64_t, 2>> sizes;      // height, width in the batch; 0, 0: broken
   std::vector<std::array<int64_t, 2>> originals;  // height, width of the file
   std::vector<std::vector<LabelledBox>> objects;  // in pixels of `sizes`
-  std::vector<int64_t> pictures;                  // [count], indices in the data set
+  std::vector<int64_t> images;                    // [count], indices in the data set
 
   bool operator==(const DetectionBatch&) const = default;
 };
 
-// A batch in the making: how large it is shows when all its pictures are there.
+// A batch in the making: how large it is shows when all its images are there.
 struct UnpaddedDetectionBatch : DetectionBatch {
   std::vector<std::shared_ptr<const image::Image>> slots;  // none: broken
 };
@@ -58,7 +58,7 @@ class DetectionLoader : private BatchMaker<UnpaddedDetectionBatch> {
  private:
   using Work = UnpaddedDetectionBatch;
 
-  std::shared_ptr<const image::Image> fitted_or_decoded(int64_t picture);
+  std::shared_ptr<const image::Image> fitted_or_decoded(int64_t index);
   void open(Work& batch) override;
   void fill(Work& batch, int64_t slot) override;
   void leave_out(Work& batch, int64_t slot) override;
@@ -68,8 +68,8 @@ class DetectionLoader : private BatchMaker<UnpaddedDetectionBatch> {
   const Preprocess preprocess_;
   const std::optional<DetectionAugment> augment_;
   const LoaderOptions options_;
-  PictureCache cache_;
-  // Height and width of the files, by picture. In an epoch only one worker asks for a picture, so
+  ImageCache cache_;
+  // Height and width of the files, by image. In an epoch only one worker asks for an image, so
   // none writes what another reads.
   std::vector<std::array<int64_t, 2>> originals_;
   BatchQueue<Work> queue_;  // last: its workers end before the rest goes

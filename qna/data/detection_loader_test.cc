@@ -21,16 +21,16 @@ const DetectionAugment kAugmentSmall = {.shorter = {12, 16, 20},
 const Preprocess kFitSmall = {
     .resize = 16, .longest = 24, .crop = {0, 0}, .filter = image::Filter::kBilinear};
 
-// 11 pictures of many sizes with up to 3 objects; the annotated size is twice the file's.
+// 11 images of many sizes with up to 3 objects; the annotated size is twice the file's.
 class DetectionLoaderTest : public ::testing::Test {
  protected:
-  static constexpr int64_t kPictures = 11;
+  static constexpr int64_t kImages = 11;
 
   DetectionLoaderTest() {
-    for (int64_t i = 0; i < kPictures; ++i) {
+    for (int64_t i = 0; i < kImages; ++i) {
       const int64_t height = 10 + i % 4, width = 12 + i * 3 % 7;
-      folder.add_picture(100 + i, 2 * height, 2 * width);
-      folder.write_picture(100 + i, height, width);
+      folder.add_image(100 + i, 2 * height, 2 * width);
+      folder.write_image(100 + i, height, width);
       for (int64_t j = 0; j < i % 4; ++j) {
         const double at = static_cast<double>(2 * j);
         folder.add_object(100 + i, j == 0 ? 90 : 3, {at, at + 1, 9, 7 + at});
@@ -54,7 +54,7 @@ class DetectionLoaderTest : public ::testing::Test {
     return drain(loader);
   }
 
-  void break_picture(int64_t index) const {
+  void break_image(int64_t index) const {
     folder.put(fmt::format("pictures/{}.png", 100 + index), "no picture");
   }
 
@@ -62,9 +62,9 @@ class DetectionLoaderTest : public ::testing::Test {
   std::shared_ptr<const DetectionDataset> dataset;
 };
 
-// Pixels and mask of a picture must be these numbers, and 0 around them.
-void expect_picture(const DetectionBatch& batch, int64_t slot, const image::Image& expected,
-                    const Preprocess& preprocess) {
+// Pixels and mask of an image must be these numbers, and 0 around them.
+void expect_image(const DetectionBatch& batch, int64_t slot, const image::Image& expected,
+                  const Preprocess& preprocess) {
   EXPECT_EQ(batch.sizes[slot], (Size{expected.height, expected.width}));
   std::vector<float> floats(expected.pixels.size());
   to_floats(expected, preprocess, floats.data());
@@ -79,7 +79,7 @@ void expect_picture(const DetectionBatch& batch, int64_t slot, const image::Imag
         wrong += batch.pixels[place * 3 + c] != value;
       }
     }
-  EXPECT_EQ(wrong, 0) << "picture " << batch.pictures[slot];
+  EXPECT_EQ(wrong, 0) << "picture " << batch.images[slot];
 }
 
 TEST_F(DetectionLoaderTest, WorkersChangeNothing) {
@@ -100,8 +100,8 @@ TEST_F(DetectionLoaderTest, AResumedEpochIsTheTailOfTheWhole) {
   }
 }
 
-// The definition of a training picture, step by step, in the order of the seed.
-TEST_F(DetectionLoaderTest, PicturesAreThoseOfTheSteps) {
+// The definition of a training image, step by step, in the order of the seed.
+TEST_F(DetectionLoaderTest, ImagesAreThoseOfTheSteps) {
   DetectionLoader loader(dataset, {}, kAugmentSmall, {.batch = 4, .seed = 7});
   EXPECT_EQ(loader.batches(), 3);
   for (const int64_t epoch : {2, 3}) {  // the second from the cache
@@ -110,22 +110,22 @@ TEST_F(DetectionLoaderTest, PicturesAreThoseOfTheSteps) {
     for (const DetectionBatch& batch : drain(loader, /*recycle=*/true)) {
       Size largest = {0, 0};
       for (int64_t i = 0; i < batch.count; ++i) {
-        const int64_t picture = batch.pictures[i];
-        seen.push_back(picture);
-        const image::Image image = dataset->read(picture);
+        const int64_t index = batch.images[i];
+        seen.push_back(index);
+        const image::Image image = dataset->read(index);
         EXPECT_EQ(batch.originals[i], (Size{image.height, image.width}));
-        Random random(7, static_cast<uint64_t>(epoch), static_cast<uint64_t>(picture), kAugment);
+        Random random(7, static_cast<uint64_t>(epoch), static_cast<uint64_t>(index), kAugment);
         const DetectionSample expected = augment(
-            {image, dataset->objects(picture, image.height, image.width)}, kAugmentSmall, random);
-        expect_picture(batch, i, expected.picture, {});
+            {image, dataset->objects(index, image.height, image.width)}, kAugmentSmall, random);
+        expect_image(batch, i, expected.image, {});
         EXPECT_EQ(batch.objects[i], expected.objects);
-        largest[0] = std::max(largest[0], expected.picture.height);
-        largest[1] = std::max(largest[1], expected.picture.width);
+        largest[0] = std::max(largest[0], expected.image.height);
+        largest[1] = std::max(largest[1], expected.image.width);
       }
       EXPECT_EQ((Size{batch.height, batch.width}), largest);
     }
     Random random(7, static_cast<uint64_t>(epoch), 0, kOrder);
-    EXPECT_EQ(seen, permutation(kPictures, random));
+    EXPECT_EQ(seen, permutation(kImages, random));
   }
 }
 
@@ -147,12 +147,12 @@ TEST_F(DetectionLoaderTest, RanksDivideABatch) {
         const auto append = [](auto& to, const auto& from) {
           to.insert(to.end(), from.begin(), from.end());
         };
-        append(joined.pictures, part.pictures);
+        append(joined.images, part.images);
         append(joined.sizes, part.sizes);
         append(joined.objects, part.objects);
         joined.height = std::max(joined.height, part.height);
       }
-      EXPECT_EQ(joined.pictures, whole[b].pictures);
+      EXPECT_EQ(joined.images, whole[b].images);
       EXPECT_EQ(joined.sizes, whole[b].sizes);
       EXPECT_EQ(joined.objects, whole[b].objects);
       EXPECT_EQ(joined.height, whole[b].height);
@@ -169,11 +169,11 @@ TEST_F(DetectionLoaderTest, EvaluationFitsInTheOrderOfTheDataSet) {
       int64_t next = 0;
       for (const DetectionBatch& batch : drain(loader)) {
         for (int64_t i = 0; i < batch.count; ++i, ++next) {
-          EXPECT_EQ(batch.pictures[i], next);
+          EXPECT_EQ(batch.images[i], next);
           const image::Image image = dataset->read(next);
           EXPECT_EQ(batch.originals[i], (Size{image.height, image.width}));
           const image::Image fitted = fit(image, kFitSmall);
-          expect_picture(batch, i, fitted, kFitSmall);
+          expect_image(batch, i, fitted, kFitSmall);
           const auto expected = dataset->objects(next, fitted.height, fitted.width);
           ASSERT_EQ(batch.objects[i].size(), expected.size());
           for (size_t j = 0; j < expected.size(); ++j) {
@@ -184,13 +184,13 @@ TEST_F(DetectionLoaderTest, EvaluationFitsInTheOrderOfTheDataSet) {
           }
         }
       }
-      EXPECT_EQ(next, kPictures);
+      EXPECT_EQ(next, kImages);
     }
   }
 }
 
 // Boxes are then in pixels of the file, and go with them to the fitted size.
-TEST_F(DetectionLoaderTest, EvaluationOfAPictureThatDoesNotSayItsSize) {
+TEST_F(DetectionLoaderTest, EvaluationOfAnImageThatDoesNotSayItsSize) {
   for (auto& image : folder.truth["images"]) {
     image.erase("width");
     image.erase("height");
@@ -199,16 +199,16 @@ TEST_F(DetectionLoaderTest, EvaluationOfAPictureThatDoesNotSayItsSize) {
   DetectionLoader loader(unsized, kFitSmall, std::nullopt, {.batch = 20, .shuffle = false});
   loader.start(0);
   const DetectionBatch batch = *loader.next();
-  // Picture 1: 11 x 15, fitted to 16 x 21, with a box at 0, 1 of 9 x 7.
+  // Image 1: 11 x 15, fitted to 16 x 21, with a box at 0, 1 of 9 x 7.
   EXPECT_EQ(batch.sizes[1], (Size{16, 21}));
   ASSERT_EQ(batch.objects[1].size(), 1u);
   const std::array<double, 4> box = {0, 16. / 11, 9 * 21. / 15, 8 * 16. / 11};
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(batch.objects[1][0].box[i], box[i], 1e-12);
 }
 
-TEST_F(DetectionLoaderTest, BrokenPicturesAreNamed) {
-  break_picture(6);
-  break_picture(7);
+TEST_F(DetectionLoaderTest, BrokenImagesAreNamed) {
+  break_image(6);
+  break_image(7);
   for (const int workers : {1, 4}) {
     DetectionLoader loader(dataset, {}, kAugmentSmall,
                            {.batch = 4, .workers = workers, .shuffle = false});
@@ -221,15 +221,15 @@ TEST_F(DetectionLoaderTest, BrokenPicturesAreNamed) {
   }
 }
 
-TEST_F(DetectionLoaderTest, BrokenPicturesAreLeftOut) {
+TEST_F(DetectionLoaderTest, BrokenImagesAreLeftOut) {
   const LoaderOptions options{.batch = 4, .shuffle = false, .skip_broken = true};
   for (const bool training : {true, false}) {
-    for (const int64_t index : {2, 8, 9, 10}) folder.write_picture(100 + index, 10, 10);
+    for (const int64_t index : {2, 8, 9, 10}) folder.write_image(100 + index, 10, 10);
     const auto augment = training ? std::optional(kAugmentSmall) : std::nullopt;
     DetectionLoader whole(dataset, kFitSmall, augment, options);
     whole.start(0);
     const Batches expected = drain(whole);
-    for (const int64_t index : {2, 8, 9, 10}) break_picture(index);
+    for (const int64_t index : {2, 8, 9, 10}) break_image(index);
     DetectionLoader loader(dataset, kFitSmall, augment, options);
     loader.start(0);
     const Batches batches = drain(loader, /*recycle=*/true);
@@ -248,7 +248,7 @@ TEST_F(DetectionLoaderTest, BrokenPicturesAreLeftOut) {
     EXPECT_EQ(batches[2].count, 3);
     EXPECT_EQ(batches[2].height, 0);
     EXPECT_TRUE(batches[2].pixels.empty());
-    EXPECT_EQ(batches[2].pictures, (std::vector<int64_t>{8, 9, 10}));
+    EXPECT_EQ(batches[2].images, (std::vector<int64_t>{8, 9, 10}));
     const std::vector<std::string> lines = loader.broken();
     ASSERT_EQ(lines.size(), 4u);
     EXPECT_TRUE(lines[0].starts_with(folder.path("pictures/102.png") + ": "));

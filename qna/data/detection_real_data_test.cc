@@ -1,5 +1,5 @@
 // On data sets that are too large to be part of this repository: the folder QNA_TEST_DATA has bccd
-// (BCCD: VOC files and a COCO file made of them) and coco-mini (pictures of COCO 2017, made smaller
+// (BCCD: VOC files and a COCO file made of them) and coco-mini (images of COCO 2017, made smaller
 // than they are annotated). Skipped where it is missing.
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST(RealData, BccdIsTheSameInBothFormats) {
   }
 }
 
-TEST(RealData, CocoWhosePicturesAreSmallerThanAnnotated) {
+TEST(RealData, CocoWhoseImagesAreSmallerThanAnnotated) {
   QNA_REQUIRE_DATA(folder, "coco-mini");
   const auto dataset = std::make_shared<const DetectionDataset>(
       DetectionDatasetOptions{.images = folder + "/val",

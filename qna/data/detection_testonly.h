@@ -1,4 +1,4 @@
-// Shared by the tests of detection data: small pictures and annotations of them in a folder.
+// Shared by the tests of detection data: small images and annotations of them in a folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ namespace qna::data::testing {
 using qna::testing::complaint;
 using qna::testing::contains;
 
-// Noise, each picture another.
-inline image::Image noise_picture(int64_t number, int64_t height, int64_t width) {
+// Noise, each image another.
+inline image::Image noise_image(int64_t number, int64_t height, int64_t width) {
   image::Image image = image::make_image(height, width, 3);
   uint32_t state = static_cast<uint32_t>(number * 7919 + 1);
   for (uint8_t& pixel : image.pixels) {
@@ -52,7 +52,7 @@ class DetectionFolder {
   }
 
   // With the annotated size.
-  void add_picture(int64_t id, int64_t height, int64_t width) {
+  void add_image(int64_t id, int64_t height, int64_t width) {
     truth["images"].push_back({{"id", id},
                                {"file_name", std::to_string(id) + ".png"},
                                {"width", width},
@@ -60,15 +60,15 @@ class DetectionFolder {
   }
 
   // Its file. The size may be another.
-  void write_picture(int64_t id, int64_t height, int64_t width) const {
+  void write_image(int64_t id, int64_t height, int64_t width) const {
     image::write_png(path("pictures/" + std::to_string(id) + ".png"),
-                     noise_picture(id, height, width));
+                     noise_image(id, height, width));
   }
 
-  nlohmann::json& add_object(int64_t picture, int category, const std::array<double, 4>& box) {
+  nlohmann::json& add_object(int64_t image_id, int category, const std::array<double, 4>& box) {
     auto& list = truth["annotations"];
     list.push_back({{"id", list.size() + 1},
-                    {"image_id", picture},
+                    {"image_id", image_id},
                     {"category_id", category},
                     {"bbox", box},
                     {"iscrowd", 0}});

@@ -6,7 +6,7 @@
 
 #include "qna/base/error.h"
 #include "qna/data/class_folders.h"
-#include "qna/data/picture_name.h"
+#include "qna/data/image_name.h"
 #include "qna/image/read.h"
 
 namespace qna::data {
@@ -23,7 +23,7 @@ std::set<std::string> find_classes(const std::string& root) {
         root);
   check(fs::is_directory(status), "{}: this is not a folder", root);
   std::set<std::string> folders;
-  bool has_pictures = false;
+  bool has_images = false;
   fs::directory_iterator walk(root, error);
   for (; !error && walk != fs::directory_iterator(); walk.increment(error)) {
     const std::string name = walk->path().filename().string();
@@ -32,16 +32,16 @@ std::set<std::string> find_classes(const std::string& root) {
     if (walk->is_directory(ignored)) {
       folders.insert(name);
     } else {
-      has_pictures = has_pictures || has_picture_ending(name);
+      has_images = has_images || has_image_ending(name);
     }
   }
   check(!error, "{}: cannot be read: {}", root, error.message());
-  if (folders.empty()) fail_without_classes(root, has_pictures);
+  if (folders.empty()) fail_without_classes(root, has_images);
   return folders;
 }
 
-// The pictures of one class, as paths below `root`, sorted.
-std::vector<std::string> find_pictures(const std::string& root, const std::string& class_name) {
+// The images of one class, as paths below `root`, sorted.
+std::vector<std::string> find_class_images(const std::string& root, const std::string& class_name) {
   const fs::path folder = fs::path(root) / class_name;
   std::vector<std::string> found;
   std::error_code error;
@@ -51,7 +51,7 @@ std::vector<std::string> find_pictures(const std::string& root, const std::strin
     std::error_code ignored;
     if (is_hidden(name)) {
       walk.disable_recursion_pending();
-    } else if (has_picture_ending(name) && walk->is_regular_file(ignored)) {
+    } else if (has_image_ending(name) && walk->is_regular_file(ignored)) {
       found.push_back(walk->path().lexically_relative(root).string());
     }
   }
@@ -69,22 +69,22 @@ FolderDataset::FolderDataset(std::string root, std::vector<std::string> class_na
   classes_ = class_list(folders, std::move(class_names), root_);
   for (size_t label = 0; label < classes_.size(); ++label) {
     if (!folders.contains(classes_[label])) continue;
-    for (std::string& path : find_pictures(root_, classes_[label])) {
-      pictures_.push_back({static_cast<int64_t>(label), std::move(path)});
+    for (std::string& path : find_class_images(root_, classes_[label])) {
+      entries_.push_back({static_cast<int64_t>(label), std::move(path)});
     }
   }
 }
 
-const FolderDataset::Picture& FolderDataset::picture(int64_t index) const {
+const FolderDataset::Entry& FolderDataset::entry(int64_t index) const {
   check(index >= 0 && index < size(), "FolderDataset: index must be in [0, {}), got {}", size(),
         index);
-  return pictures_[index];
+  return entries_[index];
 }
 
-int64_t FolderDataset::label(int64_t index) const { return picture(index).label; }
+int64_t FolderDataset::label(int64_t index) const { return entry(index).label; }
 
 std::string FolderDataset::name(int64_t index) const {
-  return (fs::path(root_) / picture(index).path).string();
+  return (fs::path(root_) / entry(index).path).string();
 }
 
 image::Image FolderDataset::read(int64_t index, int64_t channels) const {

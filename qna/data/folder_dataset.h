@@ -1,4 +1,4 @@
-// A folder with one folder of JPEG and PNG files per class: root/<class>/**/<picture>.jpg
+// A folder with one folder of JPEG and PNG files per class: root/<class>/**/<image>.jpg
 #pragma once
 
 #include "qna/data/dataset.h"
@@ -10,25 +10,25 @@ namespace qna::data {
 class FolderDataset final : public Dataset {
  public:
   // `class_names` as in class_list() of class_folders.h. Throws qna::Error if the folder is
-  // missing, has no class folders, or one of them has no picture. No picture is opened yet.
+  // missing, has no class folders, or one of them has no image. No image is opened yet.
   explicit FolderDataset(std::string root, std::vector<std::string> class_names = {});
 
-  int64_t size() const override { return static_cast<int64_t>(pictures_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(entries_.size()); }
   int64_t label(int64_t index) const override;
   std::string name(int64_t index) const override;  // its path
   image::Image read(int64_t index, int64_t channels) const override;
   const std::vector<std::string>& classes() const override { return classes_; }
 
  private:
-  struct Picture {
+  struct Entry {
     int64_t label;
     std::string path;  // below root_
   };
-  const Picture& picture(int64_t index) const;
+  const Entry& entry(int64_t index) const;
 
   std::string root_;
   std::vector<std::string> classes_;
-  std::vector<Picture> pictures_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace qna::data

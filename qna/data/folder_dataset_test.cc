@@ -15,13 +15,13 @@ std::string complaint_of(const std::string& root, const Names& class_names = {})
   return complaint([&] { FolderDataset(root, class_names); });
 }
 
-TEST(FolderDataset, ClassesByNameThenPicturesByPath) {
+TEST(FolderDataset, ClassesByNameThenImagesByPath) {
   const TemporaryFolder folder;
-  write_picture(folder.path("dog/b.png"), plain_picture(4));
-  write_picture(folder.path("dog/a.PNG"), plain_picture(3));
-  write_picture(folder.path("cat/deep/er/x.Png"), plain_picture(1));
-  write_picture(folder.path("cat/y.png"), plain_picture(2));
-  write_picture(folder.path("Zebra/z.png"), plain_picture(0));  // capitals sort first
+  write_image(folder.path("dog/b.png"), plain_image(4));
+  write_image(folder.path("dog/a.PNG"), plain_image(3));
+  write_image(folder.path("cat/deep/er/x.Png"), plain_image(1));
+  write_image(folder.path("cat/y.png"), plain_image(2));
+  write_image(folder.path("Zebra/z.png"), plain_image(0));  // capitals sort first
   put(folder.path("notes.txt"), "no class");
   put(folder.path("dog/notes.txt"), "no picture");
   put(folder.path("dog/._b.png"), "what macOS writes");
@@ -42,11 +42,11 @@ TEST(FolderDataset, ClassesByNameThenPicturesByPath) {
 
 TEST(FolderDataset, GivenNamesDecideTheLabels) {
   const TemporaryFolder folder;
-  write_picture(folder.path("a/1.png"), plain_picture(1));
-  write_picture(folder.path("c/3.png"), plain_picture(3));
+  write_image(folder.path("a/1.png"), plain_image(1));
+  write_image(folder.path("c/3.png"), plain_image(3));
   const FolderDataset dataset(folder.folder().string(), {"c", "b", "a"});
   EXPECT_EQ(dataset.classes(), (Names{"c", "b", "a"}));
-  EXPECT_EQ(content_of(dataset), (Content{{3, 0}, {1, 2}}));  // b may lack pictures
+  EXPECT_EQ(content_of(dataset), (Content{{3, 0}, {1, 2}}));  // b may lack images
   EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "b"}), "'c' is not among"));
   EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "c", "a"}), "'a' twice"));
   EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "c", ""}), "empty name"));
@@ -54,7 +54,7 @@ TEST(FolderDataset, GivenNamesDecideTheLabels) {
 
 TEST(FolderDataset, FollowsLinksToFilesAndClasses) {
   const TemporaryFolder folder;
-  write_picture(folder.path("store/x.png"), plain_picture(7));
+  write_image(folder.path("store/x.png"), plain_image(7));
   std::filesystem::create_directories(folder.path("root/b"));
   std::filesystem::create_symlink(folder.path("store"), folder.path("root/a"));
   std::filesystem::create_symlink(folder.path("store/x.png"), folder.path("root/b/y.png"));
@@ -73,11 +73,11 @@ TEST(FolderDataset, MistakesSayWhatToDo) {
   EXPECT_EQ(complaint_of(root), root +
                                     ": there are no folders of pictures in it; a data set has "
                                     "one folder per class: <class>/<picture>.jpg");
-  write_picture(root + "/a.png", plain_picture(1));
+  write_image(root + "/a.png", plain_image(1));
   EXPECT_EQ(complaint_of(root), root +
                                     ": the pictures lie directly in it; a data set has one "
                                     "folder per class: <class>/<picture>.jpg");
-  write_picture(root + "/full/a.png", plain_picture(1));
+  write_image(root + "/full/a.png", plain_image(1));
   EXPECT_EQ(complaint_of(root), "");
   std::filesystem::create_directories(root + "/empty/below");
   EXPECT_EQ(complaint_of(root), root +
@@ -86,7 +86,7 @@ TEST(FolderDataset, MistakesSayWhatToDo) {
                                     "remove it");
 }
 
-TEST(FolderDataset, ABrokenPictureIsNamedWhenRead) {
+TEST(FolderDataset, ABrokenImageIsNamedWhenRead) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path("a"));
   put(folder.path("a/bad.jpg"), "no picture");

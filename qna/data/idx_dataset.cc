@@ -16,7 +16,7 @@ namespace qna::data {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 33;
-// Of pictures that are all kept in memory; those of the MNIST family have 28.
+// Of images that are all kept in memory; those of the MNIST family have 28.
 constexpr int64_t kMaxIdxSide = 1 << 13;
 // A byte of deflate's stream gives at most 1032: 258 bytes for a match of 2 bits.
 constexpr int64_t kMaxRatio = 1032;

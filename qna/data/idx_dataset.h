@@ -1,4 +1,4 @@
-// The file format of MNIST and its relatives: all pictures in one file, all labels in another.
+// The file format of MNIST and its relatives: all images in one file, all labels in another.
 #pragma once
 
 #include "qna/data/dataset.h"

@@ -4,15 +4,20 @@
 #include <filesystem>
 
 #include "qna/base/error.h"
-#include "qna/data/picture_name.h"
+#include "qna/data/image_name.h"
 #include "qna/image/read.h"
 
 namespace qna::data {
 
-ImageStream::ImageStream(std::vector<std::string> paths, const Preprocess& preprocess, int threads,
-                         size_t ahead)
-    : paths_(std::move(paths)), preprocess_(preprocess), ahead_(std::max<size_t>(1, ahead)) {
-  check_preprocess(preprocess_, "ImageStream");
+image::Image read_fitted(const std::string& path, const Preprocess& preprocess) {
+  // A large JPEG is decoded smaller where that is exact enough; see image::ReadOptions.
+  return fit(
+      image::read_image(path, {.channels = preprocess.channels(), .min_side = preprocess.resize}),
+      preprocess);
+}
+
+ImageStream::ImageStream(std::vector<std::string> paths, ReadFile read, int threads, size_t ahead)
+    : paths_(std::move(paths)), read_(std::move(read)), ahead_(std::max<size_t>(1, ahead)) {
   for (int i = 0; i < std::max(1, threads); ++i) workers_.emplace_back([this] { work(); });
 }
 
@@ -24,22 +29,16 @@ ImageStream::~ImageStream() {
   changed_.notify_all();
 }
 
-PreparedImage ImageStream::prepare(size_t index) const {
-  PreparedImage out{.index = index};
+StreamedImage ImageStream::read(size_t index) const {
+  StreamedImage out{.index = index};
   try {
-    // A large JPEG is decoded smaller where that is exact enough; see image::ReadOptions.
-    const image::Image picture =
-        fit(image::read_image(paths_[index],
-                              {.channels = preprocess_.channels(), .min_side = preprocess_.resize}),
-            preprocess_);
-    out.height = picture.height;
-    out.width = picture.width;
-    out.pixels.resize(picture.pixels.size());
-    to_floats(picture, preprocess_, out.pixels.data());
+    out.image = read_(paths_[index]);
   } catch (const Error& error) {
     out.error = error.what();
   } catch (const std::bad_alloc&) {
     out.error = paths_[index] + ": not enough memory for this picture";
+  } catch (const std::exception& error) {
+    out.error = paths_[index] + ": " + error.what();
   }
   return out;
 }
@@ -52,18 +51,18 @@ void ImageStream::work() {
     if (stopping_ || started_ == paths_.size()) return;
     const size_t index = started_++;
     lock.unlock();
-    PreparedImage image = prepare(index);
+    StreamedImage image = read(index);
     lock.lock();
     ready_.emplace(index, std::move(image));
     changed_.notify_all();
   }
 }
 
-std::optional<PreparedImage> ImageStream::next() {
+std::optional<StreamedImage> ImageStream::next() {
   std::unique_lock<std::mutex> lock(mutex_);
   if (taken_ == paths_.size()) return std::nullopt;
   changed_.wait(lock, [&] { return ready_.contains(taken_); });
-  PreparedImage image = std::move(ready_.extract(taken_).mapped());
+  StreamedImage image = std::move(ready_.extract(taken_).mapped());
   ++taken_;
   changed_.notify_all();
   return image;
@@ -84,7 +83,7 @@ std::vector<std::string> find_images(const std::vector<std::string>& paths) {
                                           error);
     for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
       std::error_code ignored;
-      if (walk->is_regular_file(ignored) && has_picture_ending(walk->path().filename().string())) {
+      if (walk->is_regular_file(ignored) && has_image_ending(walk->path().filename().string())) {
         found.push_back(walk->path().string());
       }
     }

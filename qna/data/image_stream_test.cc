@@ -15,35 +15,35 @@ namespace {
 
 using ::qna::testing::TemporaryFolder;
 
-// A grey picture of one value, so that its pixels say which one it is.
-void write_picture(const std::string& path, uint8_t value, int64_t height = 4, int64_t width = 4) {
-  image::Image picture = image::make_image(height, width, 3);
-  std::fill(picture.pixels.begin(), picture.pixels.end(), value);
-  image::write_png(path, picture);
+// A grey image of one value, so that its pixels say which one it is.
+void write_image(const std::string& path, uint8_t value, int64_t height = 4, int64_t width = 4) {
+  image::Image image = image::make_image(height, width, 3);
+  std::fill(image.pixels.begin(), image.pixels.end(), value);
+  image::write_png(path, image);
 }
 
-const Preprocess kAsIs{.resize = 0, .crop = {0, 0}, .mean = {0, 0, 0}, .std = {1, 1, 1}};
+image::Image read_as_it_is(const std::string& path) {
+  return read_fitted(path, {.resize = 0, .crop = {0, 0}});
+}
 
 TEST(ImageStream, KeepsTheOrderForAnyThreadsAndReadAhead) {
   const TemporaryFolder folder;
   std::vector<std::string> paths;
   for (int i = 0; i < 40; ++i) {
     paths.push_back(folder.path("p" + std::to_string(i) + ".png"));
-    write_picture(paths.back(), static_cast<uint8_t>(i), 1 + i % 3, 2 + i % 5);
+    write_image(paths.back(), static_cast<uint8_t>(i), 1 + i % 3, 2 + i % 5);
   }
   for (const int threads : {1, 2, 5})
     for (const size_t ahead : {1, 3, 100}) {
-      ImageStream stream(paths, kAsIs, threads, ahead);
+      ImageStream stream(paths, read_as_it_is, threads, ahead);
       for (size_t i = 0; i < paths.size(); ++i) {
-        const std::optional<PreparedImage> picture = stream.next();
-        ASSERT_TRUE(picture.has_value());
-        EXPECT_EQ(picture->index, i);
-        EXPECT_EQ(picture->error, "");
-        EXPECT_EQ(picture->height, static_cast<int64_t>(1 + i % 3));
-        EXPECT_EQ(picture->width, static_cast<int64_t>(2 + i % 5));
-        EXPECT_EQ(picture->pixels.size(),
-                  static_cast<size_t>(picture->height * picture->width * 3));
-        EXPECT_FLOAT_EQ(picture->pixels.back(), static_cast<float>(i) / 255);
+        const std::optional<StreamedImage> image = stream.next();
+        ASSERT_TRUE(image.has_value());
+        EXPECT_EQ(image->index, i);
+        EXPECT_EQ(image->error, "");
+        EXPECT_EQ(image->image.height, static_cast<int64_t>(1 + i % 3));
+        EXPECT_EQ(image->image.width, static_cast<int64_t>(2 + i % 5));
+        EXPECT_EQ(image->image.pixels.back(), i);
       }
       EXPECT_FALSE(stream.next().has_value());
       EXPECT_FALSE(stream.next().has_value());
@@ -54,27 +54,27 @@ TEST(ImageStream, ReportsABrokenFileAndGoesOn) {
   const TemporaryFolder folder;
   const std::vector<std::string> paths = {folder.path("a.png"), folder.path("broken.png"),
                                           folder.path("none.png"), folder.path("b.png")};
-  write_picture(paths[0], 1);
+  write_image(paths[0], 1);
   std::ofstream(paths[1]) << "no picture";
-  write_picture(paths[3], 2);
-  ImageStream stream(paths, kAsIs, 2, 2);
+  write_image(paths[3], 2);
+  ImageStream stream(paths, read_as_it_is, 2, 2);
   EXPECT_EQ(stream.next()->error, "");
   EXPECT_NE(stream.next()->error.find("broken.png"), std::string::npos);
   EXPECT_NE(stream.next()->error.find("none.png"), std::string::npos);
-  const std::optional<PreparedImage> last = stream.next();
+  const std::optional<StreamedImage> last = stream.next();
   EXPECT_EQ(last->error, "");
-  EXPECT_FLOAT_EQ(last->pixels.front(), 2.0f / 255);
+  EXPECT_EQ(last->image.pixels.front(), 2);
 }
 
 TEST(ImageStream, CanBeLeftEarlyAndEmpty) {
   const TemporaryFolder folder;
   std::vector<std::string> paths(50, folder.path("a.png"));
-  write_picture(paths[0], 1);
+  write_image(paths[0], 1);
   {
-    ImageStream stream(paths, kAsIs, 3, 4);
+    ImageStream stream(paths, read_as_it_is, 3, 4);
     EXPECT_TRUE(stream.next().has_value());
   }  // ends without waiting for the other 49
-  ImageStream none({}, kAsIs, 2, 4);
+  ImageStream none({}, read_as_it_is, 2, 4);
   EXPECT_FALSE(none.next().has_value());
 }
 

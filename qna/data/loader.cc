@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "qna/base/error.h"
-#include "qna/data/random.h"
+#include "qna/base/random.h"
 
 namespace qna::data {
 namespace {
@@ -60,7 +60,7 @@ void Loader::check_options() const {
   }
 }
 
-// Without a crop the size is that of the first picture, and all others must have it too.
+// Without a crop the size is that of the first image, and all others must have it too.
 std::array<int64_t, 2> Loader::find_size() const {
   if (augment_) return augment_->size;
   if (preprocess_.crop[0] != 0) return preprocess_.crop;
@@ -68,10 +68,10 @@ std::array<int64_t, 2> Loader::find_size() const {
   for (int64_t i = 0; i < dataset_->size(); ++i) {
     try {
       return guarded(*dataset_, i, [&] {
-        const Image picture = dataset_->read(i, preprocess_.channels());
-        return output_size({picture.height, picture.width}, preprocess_);
+        const Image image = dataset_->read(i, preprocess_.channels());
+        return output_size({image.height, image.width}, preprocess_);
       });
-    } catch (const BrokenPicture& error) {
+    } catch (const BrokenImage& error) {
       if (!options_.skip_broken) throw;
       if (reason.empty()) reason = error.what();
     }
@@ -100,36 +100,36 @@ void Loader::open(Batch& batch) {
 }
 
 // Decoded, and for evaluation fitted too, because there it is always the same and smaller.
-std::shared_ptr<const Image> Loader::fitted_or_decoded(int64_t picture) {
-  return cache_.find_or_make(picture, [&] {
-    return guarded(*dataset_, picture, [&] {
-      Image image = dataset_->read(picture, preprocess_.channels());
+std::shared_ptr<const Image> Loader::fitted_or_decoded(int64_t index) {
+  return cache_.find_or_make(index, [&] {
+    return guarded(*dataset_, index, [&] {
+      Image image = dataset_->read(index, preprocess_.channels());
       return augment_ ? std::move(image) : fit(image, preprocess_);
     });
   });
 }
 
 void Loader::fill(Batch& batch, int64_t slot) {
-  const int64_t picture = batch.pictures[slot];
+  const int64_t index = batch.images[slot];
   float* pixels = batch.pixels.data() + slot * batch.height * batch.width * batch.channels;
   float* targets = batch.targets.data() + slot * options_.classes;
-  Random random(options_.seed, static_cast<uint64_t>(queue_.epoch()),
-                static_cast<uint64_t>(picture), kAugment);
-  std::shared_ptr<const Image> image = fitted_or_decoded(picture);
+  Random random(options_.seed, static_cast<uint64_t>(queue_.epoch()), static_cast<uint64_t>(index),
+                kAugment);
+  std::shared_ptr<const Image> image = fitted_or_decoded(index);
   if (augment_) {
     image = std::make_shared<const Image>(
-        guarded(*dataset_, picture, [&] { return augment(*image, *augment_, random); }));
+        guarded(*dataset_, index, [&] { return augment(*image, *augment_, random); }));
   }
   check(image->height == batch.height && image->width == batch.width,
         "{}: its size, {} x {}, is not that of the first picture, {} x {} (height x width); set "
         "crop to one size for all",
-        dataset_->name(picture), image->height, image->width, batch.height, batch.width);
+        dataset_->name(index), image->height, image->width, batch.height, batch.width);
   to_floats(*image, preprocess_, pixels);
   if (augment_ && augment_->erase > 0) {
     erase(pixels, batch.height, batch.width, batch.channels, augment_->erase, random);
   }
   const double rest = options_.label_smoothing / static_cast<double>(options_.classes);
-  batch.labels[slot] = dataset_->label(picture);
+  batch.labels[slot] = dataset_->label(index);
   std::fill_n(targets, options_.classes, static_cast<float>(rest));
   targets[batch.labels[slot]] = static_cast<float>(1 - options_.label_smoothing + rest);
 }
@@ -149,7 +149,7 @@ void Loader::finish(Batch& batch) {
     std::copy_n(batch.targets.data() + from * options_.classes, options_.classes,
                 batch.targets.data() + to * options_.classes);
   };
-  // The neighbour of a broken picture is mixed with itself: it must not fade to nothing.
+  // The neighbour of a broken image is mixed with itself: it must not fade to nothing.
   for (int64_t i = 0; i < batch.count; ++i) {
     const int64_t neighbour = i ^ 1;
     if (batch.labels[i] < 0 && neighbour < batch.count && batch.labels[neighbour] >= 0) {

@@ -14,31 +14,31 @@
 #include "qna/data/augment.h"
 #include "qna/data/batch_queue.h"
 #include "qna/data/dataset.h"
+#include "qna/data/image_cache.h"
 #include "qna/data/loader_options.h"
 #include "qna/data/mix.h"
-#include "qna/data/picture_cache.h"
 #include "qna/data/preprocess.h"
 
 namespace qna::data {
 
 struct Batch {
   int64_t index = 0;  // in the epoch
-  int64_t count = 0;  // of pictures here; 0 where a small last batch does not reach this process
+  int64_t count = 0;  // of images here; 0 where a small last batch does not reach this process
   int64_t total = 0;  // over all processes
   int64_t height = 0;
   int64_t width = 0;
   int64_t channels = 0;
-  std::vector<float> pixels;      // [count, height, width, channels], normalised
-  std::vector<float> targets;     // [count, classes], smoothed and mixed; each row sums to 1
-  std::vector<int64_t> labels;    // [count]; -1: a broken picture, whose pixels and targets are 0
-  std::vector<int64_t> pictures;  // [count], indices in the data set
+  std::vector<float> pixels;    // [count, height, width, channels], normalised
+  std::vector<float> targets;   // [count, classes], smoothed and mixed; each row sums to 1
+  std::vector<int64_t> labels;  // [count]; -1: a broken image, whose pixels and targets are 0
+  std::vector<int64_t> images;  // [count], indices in the data set
 
   bool operator==(const Batch&) const = default;
 };
 
 class Loader : private BatchMaker<Batch> {
  public:
-  // With `augment`: training. Pictures are augmented, then normalised by the mean and std of
+  // With `augment`: training. Images are augmented, then normalised by the mean and std of
   // `preprocess`, then erased and mixed. Without: as in evaluation, by fit() and
   // to_floats(), and `mix` must be off.
   Loader(std::shared_ptr<const Dataset> dataset, const Preprocess& preprocess,
@@ -50,14 +50,14 @@ class Loader : private BatchMaker<Batch> {
   // Begins an epoch, or goes on with one at `first_batch`. What is left of another one is dropped.
   void start(int64_t epoch, int64_t first_batch = 0);
 
-  // The next batch, nothing behind the last. Throws the qna::Error of a broken picture, which it
+  // The next batch, nothing behind the last. Throws the qna::Error of a broken image, which it
   // names, unless skip_broken; and again if called again.
   std::optional<Batch> next() { return queue_.next(); }
 
   // Gives a batch's memory back for those to come; saves the system from finding new pages.
   void recycle(Batch&& batch) { queue_.recycle(std::move(batch)); }
 
-  // "name: reason" of the pictures that were left out until now, in order of the data set. Each
+  // "name: reason" of the images that were left out until now, in order of the data set. Each
   // process knows its own.
   std::vector<std::string> broken() const { return queue_.broken(); }
 
@@ -65,7 +65,7 @@ class Loader : private BatchMaker<Batch> {
   void check_options() const;
   bool is_mixed() const { return mix_.mixup > 0 || mix_.cutmix > 0; }
   std::array<int64_t, 2> find_size() const;
-  std::shared_ptr<const image::Image> fitted_or_decoded(int64_t picture);
+  std::shared_ptr<const image::Image> fitted_or_decoded(int64_t index);
 
   void open(Batch& batch) override;
   void fill(Batch& batch, int64_t slot) override;
@@ -77,8 +77,8 @@ class Loader : private BatchMaker<Batch> {
   const std::optional<Augment> augment_;
   const Mix mix_;
   LoaderOptions options_;
-  PictureCache cache_;
-  std::array<int64_t, 2> size_ = {0, 0};  // height and width of all pictures, set by start()
+  ImageCache cache_;
+  std::array<int64_t, 2> size_ = {0, 0};  // height and width of all images, set by start()
   BatchQueue<Batch> queue_;               // last: its workers end before the rest goes
 };
 

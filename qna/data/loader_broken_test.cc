@@ -39,15 +39,15 @@ TEST(LoaderBroken, LeavesThemOut) {
       ASSERT_EQ(batches.size(), 3u);
       for (size_t b = 0; b < 3; ++b) {
         for (int64_t i = 0; i < batches[b].count; ++i) {
-          const int64_t picture = batches[b].pictures[i];
-          const bool is_broken = picture == 2 || picture == 4 || picture == 5 || picture == 10;
-          EXPECT_EQ(batches[b].labels[i], is_broken ? -1 : picture % 3);
+          const int64_t image = batches[b].images[i];
+          const bool is_broken = image == 2 || image == 4 || image == 5 || image == 10;
+          EXPECT_EQ(batches[b].labels[i], is_broken ? -1 : image % 3);
           const auto pixels = batches[b].pixels.begin() + i * 8 * 6 * 3;
           const auto targets = batches[b].targets.begin() + i * 3;
           const bool all_zero =
               std::all_of(pixels, pixels + 8 * 6 * 3, [](float x) { return x == 0; }) &&
               std::all_of(targets, targets + 3, [](float x) { return x == 0; });
-          EXPECT_EQ(all_zero, is_broken) << picture;
+          EXPECT_EQ(all_zero, is_broken) << image;
           float sum = 0;
           for (int64_t c = 0; c < 3; ++c) sum += targets[c];
           EXPECT_NEAR(sum, is_broken ? 0 : 1, 1e-6);
@@ -65,7 +65,7 @@ TEST(LoaderBroken, LeavesThemOut) {
   }
 }
 
-TEST(LoaderBroken, EvaluationWithoutACropLooksForAWholePicture) {
+TEST(LoaderBroken, EvaluationWithoutACropLooksForAWholeImage) {
   const Preprocess as_is{.resize = 0, .crop = {0, 0}};
   Loader loader(noise(4, {0, 1}), as_is, std::nullopt, {},
                 {.batch = 4, .shuffle = false, .skip_broken = true});
@@ -107,7 +107,7 @@ TEST(LoaderBroken, OtherExceptions) {
                 {.shuffle = false});
   memory.start(0);
   EXPECT_EQ(complaint([&] { memory.next(); }), "t0: not enough memory for this picture");
-  // A mistake of the program is not taken for a broken picture.
+  // A mistake of the program is not taken for a broken image.
   Loader other(std::make_shared<ThrowingDataset>(Kind::kOther), {}, kAugmentAll, {},
                {.shuffle = false, .skip_broken = true});
   other.start(0);

@@ -14,8 +14,8 @@ using namespace ::qna::data::testing;
 
 // All of an epoch.
 std::vector<Batch> epoch_of(const LoaderOptions& options, int64_t epoch = 3, int64_t first = 0,
-                            int64_t pictures = 29, const Mix& mix = kMixBoth) {
-  Loader loader(noise(pictures), {}, kAugmentAll, mix, options);
+                            int64_t images = 29, const Mix& mix = kMixBoth) {
+  Loader loader(noise(images), {}, kAugmentAll, mix, options);
   loader.start(epoch, first);
   return drain(loader);
 }
@@ -56,7 +56,7 @@ TEST(Loader, RanksChangeNothing) {
             append(joined.pixels, share.pixels);
             append(joined.targets, share.targets);
             append(joined.labels, share.labels);
-            append(joined.pictures, share.pictures);
+            append(joined.images, share.images);
           }
           EXPECT_TRUE(joined == whole[b]) << "batch " << b << " of " << batch << ", " << ranks;
         }
@@ -64,7 +64,7 @@ TEST(Loader, RanksChangeNothing) {
 }
 
 TEST(Loader, ARankMayHaveNothing) {
-  // 9 pictures in batches of 8: the last has one, which is the last process's.
+  // 9 images in batches of 8: the last has one, which is the last process's.
   for (const Mix& mix : {Mix{}, kMixBoth})
     for (int rank = 0; rank < 4; ++rank) {
       const std::vector<Batch> batches =
@@ -87,37 +87,37 @@ TEST(Loader, AResumedEpochIsTheTailOfTheWhole) {
   }
 }
 
-TEST(Loader, EachPictureOncePerEpochInTheOrderOfTheSeed) {
-  for (const int64_t pictures : {1, 2, 7, 8, 9, 31}) {
-    const std::vector<Batch> batches = epoch_of({.batch = 8, .seed = 4}, 6, 0, pictures);
+TEST(Loader, EachImageOncePerEpochInTheOrderOfTheSeed) {
+  for (const int64_t images : {1, 2, 7, 8, 9, 31}) {
+    const std::vector<Batch> batches = epoch_of({.batch = 8, .seed = 4}, 6, 0, images);
     std::vector<int64_t> seen;
     for (const Batch& batch : batches) {
-      EXPECT_EQ(batch.count, std::min<int64_t>(8, pictures - batch.index * 8));
+      EXPECT_EQ(batch.count, std::min<int64_t>(8, images - batch.index * 8));
       for (int64_t i = 0; i < batch.count; ++i) {
-        seen.push_back(batch.pictures[i]);
-        EXPECT_EQ(batch.labels[i], batch.pictures[i] % 3);
+        seen.push_back(batch.images[i]);
+        EXPECT_EQ(batch.labels[i], batch.images[i] % 3);
       }
     }
     Random random(4, 6, 0, kOrder);
-    EXPECT_EQ(seen, permutation(pictures, random));
+    EXPECT_EQ(seen, permutation(images, random));
   }
 }
 
 TEST(Loader, EpochsAndSeedsDiffer) {
-  const auto pictures = [](int64_t epoch, uint64_t seed) {
-    return epoch_of({.batch = 29, .seed = seed}, epoch).front().pictures;
+  const auto images = [](int64_t epoch, uint64_t seed) {
+    return epoch_of({.batch = 29, .seed = seed}, epoch).front().images;
   };
-  EXPECT_NE(pictures(0, 0), pictures(1, 0));
-  EXPECT_NE(pictures(0, 0), pictures(0, 1));
-  // The same picture is augmented in another way, too.
+  EXPECT_NE(images(0, 0), images(1, 0));
+  EXPECT_NE(images(0, 0), images(0, 1));
+  // The same image is augmented in another way, too.
   const LoaderOptions in_order{.batch = 29, .shuffle = false};
   const Batch first = epoch_of(in_order, 0, 0, 29, {}).front();
   const Batch second = epoch_of(in_order, 1, 0, 29, {}).front();
-  EXPECT_EQ(first.pictures, second.pictures);
+  EXPECT_EQ(first.images, second.images);
   EXPECT_NE(first.pixels, second.pixels);
 }
 
-// The definition of a training picture, step by step.
+// The definition of a training image, step by step.
 TEST(Loader, PixelsAndTargetsAreThoseOfTheSteps) {
   const auto dataset = noise(29);
   const Preprocess preprocess;
@@ -128,12 +128,12 @@ TEST(Loader, PixelsAndTargetsAreThoseOfTheSteps) {
     std::vector<float> pixels(batch.count * 8 * 6 * 3);
     std::vector<float> targets;
     for (int64_t i = 0; i < batch.count; ++i) {
-      Random random(7, 2, batch.pictures[i], kAugment);
+      Random random(7, 2, batch.images[i], kAugment);
       float* out = pixels.data() + i * 8 * 6 * 3;
-      to_floats(augment(dataset->read(batch.pictures[i], 3), kAugmentAll, random), preprocess, out);
+      to_floats(augment(dataset->read(batch.images[i], 3), kAugmentAll, random), preprocess, out);
       erase(out, 8, 6, 3, 0.5, random);
       for (int64_t c = 0; c < 5; ++c) {
-        targets.push_back(c == batch.pictures[i] % 3 ? 0.92f : 0.02f);  // 0.9 + 0.1 / 5
+        targets.push_back(c == batch.images[i] % 3 ? 0.92f : 0.02f);  // 0.9 + 0.1 / 5
       }
     }
     Random random(7, 2, batch.index, kMix);
@@ -145,9 +145,9 @@ TEST(Loader, PixelsAndTargetsAreThoseOfTheSteps) {
 }
 
 TEST(Loader, TheCacheChangesNothingButTheReads) {
-  const int64_t picture_bytes = 9 * 10 * 3;
+  const int64_t image_bytes = 9 * 10 * 3;
   std::vector<Batch> expected;
-  for (const size_t cache : {size_t{0}, size_t{5 * (picture_bytes + 200)}, size_t{1} << 20}) {
+  for (const size_t cache : {size_t{0}, size_t{5 * (image_bytes + 200)}, size_t{1} << 20}) {
     const auto dataset = noise(29);
     Loader loader(dataset, {}, kAugmentAll, kMixBoth, {.batch = 8, .cache_bytes = cache});
     loader.start(0);
@@ -159,7 +159,7 @@ TEST(Loader, TheCacheChangesNothingButTheReads) {
     EXPECT_TRUE(batches == expected) << cache;
     const int64_t kept = 2 * 29 - dataset->reads;
     const int64_t room = cache == 0 ? 0 : cache < 10000 ? 5 : 29;
-    EXPECT_NEAR(kept, room, room == 5 ? 1 : 0);  // how much a picture takes is not exact
+    EXPECT_NEAR(kept, room, room == 5 ? 1 : 0);  // how much an image takes is not exact
   }
 }
 
@@ -178,7 +178,7 @@ TEST(Loader, EvaluationFitsInTheOrderOfTheDataSet) {
         EXPECT_EQ(batch.height, 6);
         EXPECT_EQ(batch.width, 7);
         for (int64_t i = 0; i < batch.count; ++i, ++next) {
-          EXPECT_EQ(batch.pictures[i], next);
+          EXPECT_EQ(batch.images[i], next);
           std::vector<float> expected(6 * 7 * 3);
           to_floats(fit(dataset->read(next, 3), preprocess), preprocess, expected.data());
           EXPECT_TRUE(
@@ -191,7 +191,7 @@ TEST(Loader, EvaluationFitsInTheOrderOfTheDataSet) {
   }
 }
 
-TEST(Loader, WithoutACropAllPicturesNeedOneSize) {
+TEST(Loader, WithoutACropAllImagesNeedOneSize) {
   const Preprocess as_is{.resize = 0, .crop = {0, 0}, .mean = {0.5f}, .std = {0.5f}};
   Loader same(noise(5), as_is, std::nullopt, {}, {.batch = 2, .shuffle = false});
   same.start(0);
@@ -199,7 +199,7 @@ TEST(Loader, WithoutACropAllPicturesNeedOneSize) {
   EXPECT_EQ(batch.height, 9);
   EXPECT_EQ(batch.width, 10);
   EXPECT_EQ(batch.channels, 1);
-  // Also where broken pictures are left out: this is no broken picture.
+  // Also where broken images are left out: this is no broken image.
   Loader many(noise(5, {}, false), as_is, std::nullopt, {},
               {.batch = 5, .shuffle = false, .skip_broken = true});
   many.start(0);

@@ -14,7 +14,7 @@
 
 namespace qna::data::testing {
 
-// Pictures of noise, each another; some are broken.
+// Images of noise, each another; some are broken.
 class NoiseDataset final : public Dataset {
  public:
   explicit NoiseDataset(int64_t size, std::set<int64_t> broken = {}, bool one_size = true)

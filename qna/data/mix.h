@@ -1,9 +1,9 @@
-// Mixup and CutMix: pictures of a batch mixed in pairs, and their targets with them.
+// Mixup and CutMix: images of a batch mixed in pairs, and their targets with them.
 #pragma once
 
 #include <cstdint>
 
-#include "qna/data/random.h"
+#include "qna/base/random.h"
 
 namespace qna::data {
 

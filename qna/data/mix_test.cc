@@ -12,7 +12,7 @@
 namespace qna::data {
 namespace {
 
-// Every pixel of picture i holds i + 1, its target is class i.
+// Every pixel of image i holds i + 1, its target is class i.
 struct Batch {
   Batch(int64_t count, int64_t height, int64_t width, int64_t channels)
       : count(count),
@@ -86,7 +86,7 @@ TEST(Mix, CutMixSwapsOneRectangleAndCountsIt) {
     Batch batch(5, height, width, 3);
     Random random(seed);
     batch.mix({.cutmix = 1}, random);
-    // Which pixels of the first came from the second: a rectangle, the same in all pictures.
+    // Which pixels of the first came from the second: a rectangle, the same in all images.
     int64_t top = height, bottom = 0, left = width, right = 0, area = 0;
     for (int64_t y = 0; y < height; ++y)
       for (int64_t x = 0; x < width; ++x) {
@@ -113,7 +113,7 @@ TEST(Mix, CutMixSwapsOneRectangleAndCountsIt) {
 }
 
 TEST(Mix, CutMixSidesFollowTheShare) {
-  // Sides are those of the picture times sqrt(1 - share), rounded down, where nothing is cut off.
+  // Sides are those of the image times sqrt(1 - share), rounded down, where nothing is cut off.
   int complete = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     Batch batch(2, 40, 60, 1);

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using Pointer = std::shared_ptr<const Dataset>;
 
-// Where pictures lie, whatever the kind of the place.
+// Where images lie, whatever the kind of the place.
 struct Place {
   std::function<bool(const std::string& split)> has;
   std::function<Pointer(const std::string& split)> open;  // "": without a split
@@ -67,7 +67,7 @@ Place tar_place(const DatasetOptions& options) {
           }};
 }
 
-// {files of pictures, files of labels} in the folder, by "train" and "test".
+// {files of images, files of labels} in the folder, by "train" and "test".
 struct IdxFiles {
   std::map<std::string, std::string> images;
   std::map<std::string, std::string> labels;
@@ -128,7 +128,7 @@ Place find_place(const DatasetOptions& options) {
 // The class folders that lie directly in the place.
 Pointer open_whole(const Place& place, const DatasetOptions& options) {
   Pointer dataset = place.open("");
-  // Otherwise a model would learn to tell training pictures from validation pictures.
+  // Otherwise a model would learn to tell training images from validation images.
   for (const std::string& name : dataset->classes()) {
     if (!is_split_name(name)) return dataset;
   }
@@ -162,8 +162,8 @@ Pointer open_dataset(const DatasetOptions& options) {
         options.split);
   const Place place = find_place(options);
   if (fraction == 0 || options.split == "test") return open_split(place, options);
-  const Pointer pictures = place.has("train") ? place.open("train") : open_whole(place, options);
-  const Split parts = split_dataset(pictures, fraction, options.split_seed);
+  const Pointer images = place.has("train") ? place.open("train") : open_whole(place, options);
+  const Split parts = split_dataset(images, fraction, options.split_seed);
   return options.split == "train" ? parts.train : parts.val;
 }
 

@@ -12,7 +12,7 @@ struct DatasetOptions {
   // train or t10k. If there is only one of "val" and "test", it stands for both. Empty: the class
   // folders lie directly in `path`; of idx files, those of train.
   std::string split = {};
-  // Above 0: this share of the training pictures, those in "train" or else directly in `path`, is
+  // Above 0: this share of the training images, those in "train" or else directly in `path`, is
   // "val", and the rest is "train"; see split_dataset() of subset.h. "test" stays as it is.
   double val_fraction = 0;
   uint64_t split_seed = 0;

@@ -17,7 +17,7 @@ std::string complaint_of(const DatasetOptions& options) {
 
 Content opened(const DatasetOptions& options) { return content_of(*open_dataset(options)); }
 
-// A file of n pictures of 1 x 1 whose pixels are first, first + 1 ..., and of labels 0, 1, 0, 1.
+// A file of n images of 1 x 1 whose pixels are first, first + 1 ..., and of labels 0, 1, 0, 1.
 void write_idx(const std::string& folder, const std::string& prefix, uint8_t n, uint8_t first) {
   std::string images{0, 0, 8, 3, 0, 0, 0, static_cast<char>(n), 0, 0, 0, 1, 0, 0, 0, 1};
   std::string labels{0, 0, 8, 1, 0, 0, 0, static_cast<char>(n)};
@@ -33,9 +33,9 @@ void write_idx(const std::string& folder, const std::string& prefix, uint8_t n, 
 TEST(OpenDataset, SplitsOfFolders) {
   const TemporaryFolder folder;
   const std::string root = folder.path("set");
-  write_picture(root + "/train/a/1.png", plain_picture(1));
-  write_picture(root + "/train/b/2.png", plain_picture(2));
-  write_picture(root + "/val/a/3.png", plain_picture(3));
+  write_image(root + "/train/a/1.png", plain_image(1));
+  write_image(root + "/train/b/2.png", plain_image(2));
+  write_image(root + "/val/a/3.png", plain_image(3));
   const Content train = {{1, 0}, {2, 1}};
   const Content val = {{3, 0}};
   EXPECT_EQ(opened({.path = root, .split = "train"}), train);
@@ -47,7 +47,7 @@ TEST(OpenDataset, SplitsOfFolders) {
             root + ": its folders are train, val, which are no classes; choose one by split");
   EXPECT_EQ(complaint_of({.path = root, .split = "extra"}),
             root + ": there is no split 'extra' in it");
-  write_picture(root + "/test/a/4.png", plain_picture(4));
+  write_image(root + "/test/a/4.png", plain_image(4));
   EXPECT_EQ(opened({.path = root, .split = "test"}), (Content{{4, 0}}));
   EXPECT_EQ(opened({.path = root, .split = "val"}), val);
   for (const char* split : {"..", ".", "a/b", "/"}) {
@@ -99,8 +99,8 @@ TEST(OpenDataset, AFractionIsHeldBack) {
   const TemporaryFolder folder;
   const std::string root = folder.path("set");
   for (int i = 0; i < 20; ++i) {
-    write_picture(fmt::format("{}/{}/{:02}.png", root, i % 2 == 0 ? "a" : "b", i),
-                  plain_picture(static_cast<uint8_t>(i)));
+    write_image(fmt::format("{}/{}/{:02}.png", root, i % 2 == 0 ? "a" : "b", i),
+                plain_image(static_cast<uint8_t>(i)));
   }
   DatasetOptions options{.path = root, .split = "train", .val_fraction = 0.2, .split_seed = 1};
   Content all = opened(options);
@@ -125,7 +125,7 @@ TEST(OpenDataset, AFractionIsHeldBack) {
   }
 }
 
-TEST(OpenDataset, AFractionIsOfTheTrainingPictures) {
+TEST(OpenDataset, AFractionIsOfTheTrainingImages) {
   const TemporaryFolder folder;
   const std::string root = folder.path("mnist");
   write_idx(root, "train", 10, 0);

@@ -1,10 +1,10 @@
-// Which pictures a batch has, and which of them a process takes.
+// Which images a batch has, and which of them a process takes.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "qna/data/random.h"
+#include "qna/base/random.h"
 
 namespace qna::data {
 

@@ -45,7 +45,7 @@ TEST(ShareOf, SharesAreTheBatch) {
           smallest = std::min(smallest, share.end - share.first);
         }
         EXPECT_EQ(end, count);
-        // As fair as whole pictures or pairs allow; the pair of one makes 3.
+        // As fair as whole images or pairs allow; the pair of one makes 3.
         EXPECT_LE(largest - smallest, paired ? 3 : 1) << count << " among " << ranks;
         EXPECT_TRUE(count % (2 * ranks) != 0 || largest == smallest);
       }

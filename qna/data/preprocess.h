@@ -1,4 +1,4 @@
-// From a picture to the numbers that a model takes.
+// From an image to the numbers that a model takes.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ using config::Preprocess;
 // `longest` by up to half the ratio of the sides.
 std::array<int64_t, 2> resized_size(std::array<int64_t, 2> size, int64_t shorter, int64_t longest);
 
-// {height, width} of fit(), for a picture of the given {height, width}.
+// {height, width} of fit(), for an image of the given {height, width}.
 std::array<int64_t, 2> output_size(std::array<int64_t, 2> size, const Preprocess& preprocess);
 
 // Resized and cropped, with the sizes and roundings of torchvision's Resize and CenterCrop, and of

@@ -61,7 +61,7 @@ TEST(OutputSize, ALimitOfTheLongerSideMakesBothShorter) {
       {{5, 2}, 800, 10, {10, 4}},             //
       {{2, 4}, 9, 5, {2, 4}},                 // 2.5 goes to the even number
       {{2, 4}, 9, 7, {4, 8}},                 // 3.5 does, too
-      {{1, 1000}, 800, 100, {1, 100}},        // 0.1, but a picture has a pixel
+      {{1, 1000}, 800, 100, {1, 100}},        // 0.1, but an image has a pixel
       {{1000, 1}, 800, 100, {100, 1}},        //
   };
   for (const auto& row : rows) {

@@ -64,7 +64,7 @@ TEST(ChangeParameter, OfTheTable) {
       EXPECT_THROW(change_parameter(row.change, wrong, false), Error);
     }
   }
-  // Never below 0.1, where nothing of the picture is left.
+  // Never below 0.1, where nothing of the image is left.
   EXPECT_NEAR(change_parameter(Change::kColor, 10, true), 0.1, 1e-12);
 }
 
@@ -97,7 +97,7 @@ TEST(ApplyChange, IsTheChangeOfThatName) {
 
 TEST(RandAugment, DrawsEveryChangeAndSignEquallyOften) {
   const Image in = speckles(24, 24, 3);
-  // At magnitude 9 all changes of this picture look different.
+  // At magnitude 9 all changes of this image look different.
   std::map<std::string, double> chances;
   for (int64_t i = 0; i < kChanges; ++i)
     for (const bool negative : {false, true}) {
@@ -130,7 +130,7 @@ TEST(RandAugment, ProbabilityIsPerChange) {
   for (int i = 0; i < kDraws; ++i) {
     unchanged += rand_augment(in, {}, Filter::kBilinear, kFill, random).pixels == in.pixels;
   }
-  // A quarter is left alone; equalize leaves a picture of so few pixels alone, too, that is
+  // A quarter is left alone; equalize leaves an image of so few pixels alone, too, that is
   // with 1/15: (1 / 2 + 1 / 2 / 15)^2 = 0.284, and some strong changes undo each other.
   EXPECT_NEAR(static_cast<double>(unchanged) / kDraws, 0.284, 0.04);
   for (int i = 0; i < 50; ++i) {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "qna/base/error.h"
+#include "qna/base/random.h"
 #include "qna/data/order.h"
-#include "qna/data/random.h"
 
 namespace qna::data {
 
@@ -33,15 +33,15 @@ Split split_dataset(std::shared_ptr<const Dataset> whole, double val_fraction, u
   std::vector<int64_t> train;
   std::vector<int64_t> val;
   for (size_t label = 0; label < of_class.size(); ++label) {
-    const std::vector<int64_t>& pictures = of_class[label];
-    if (pictures.empty()) continue;
-    const int64_t count = static_cast<int64_t>(pictures.size());
+    const std::vector<int64_t>& images = of_class[label];
+    if (images.empty()) continue;
+    const int64_t count = static_cast<int64_t>(images.size());
     const int64_t held_back =
         std::min<int64_t>(count - 1, std::llround(static_cast<double>(count) * val_fraction));
     Random random(seed, 0, label, kSplit);
     const std::vector<int64_t> order = permutation(count, random);
     for (int64_t i = 0; i < count; ++i) {
-      (i < held_back ? val : train).push_back(pictures[order[i]]);
+      (i < held_back ? val : train).push_back(images[order[i]]);
     }
   }
   check(!val.empty(), "split_dataset: a val_fraction of {} of {} pictures leaves none for val",

@@ -1,4 +1,4 @@
-// A part of a data set, such as the pictures held back for validation.
+// A part of a data set, such as the images held back for validation.
 #pragma once
 
 #include "qna/data/dataset.h"
@@ -7,7 +7,7 @@ namespace qna::data {
 
 class Subset final : public Dataset {
  public:
-  // Picture i is picture indices[i] of `whole`.
+  // Image i is image indices[i] of `whole`.
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
@@ -31,7 +31,7 @@ struct Split {
   std::shared_ptr<const Subset> val;
 };
 
-// Of the n pictures of each class, round(n * val_fraction) go to val, but at least one stays in
+// Of the n images of each class, round(n * val_fraction) go to val, but at least one stays in
 // train: the first ones of permutation(n, Random(seed, 0, label, kSplit)). The others are train.
 // Both keep the order of the whole. Nothing but the labels, the fraction and the seed matters.
 Split split_dataset(std::shared_ptr<const Dataset> whole, double val_fraction, uint64_t seed);

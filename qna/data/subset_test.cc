@@ -20,7 +20,7 @@ class Labels final : public Dataset {
   int64_t label(int64_t index) const override { return labels_.at(index); }
   std::string name(int64_t index) const override { return fmt::format("p{}", index); }
   image::Image read(int64_t index, int64_t) const override {
-    return plain_picture(static_cast<uint8_t>(index));
+    return plain_image(static_cast<uint8_t>(index));
   }
   const std::vector<std::string>& classes() const override { return classes_; }
 
@@ -29,7 +29,7 @@ class Labels final : public Dataset {
   std::vector<std::string> classes_;
 };
 
-// Class 0 has 40 pictures, class 1 has 21, class 2 has 1, class 3 none, all mixed up.
+// Class 0 has 40 images, class 1 has 21, class 2 has 1, class 3 none, all mixed up.
 std::shared_ptr<const Dataset> uneven() {
   std::vector<int64_t> labels(62, 0);
   for (int64_t i = 0; i < 21; ++i) labels[i * 2 + 1] = 1;
@@ -37,7 +37,7 @@ std::shared_ptr<const Dataset> uneven() {
   return std::make_shared<Labels>(labels, 4);
 }
 
-TEST(Subset, IsThePicturesAtTheIndices) {
+TEST(Subset, IsTheImagesAtTheIndices) {
   const Subset subset(uneven(), {50, 1, 0, 1});
   EXPECT_EQ(content_of(subset), (Content{{50, 2}, {1, 1}, {0, 0}, {1, 1}}));
   EXPECT_EQ(subset.name(0), "p50");

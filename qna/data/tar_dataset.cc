@@ -7,7 +7,7 @@
 #include "qna/base/error.h"
 #include "qna/data/archive_reader.h"
 #include "qna/data/class_folders.h"
-#include "qna/data/picture_name.h"
+#include "qna/data/image_name.h"
 #include "qna/image/read.h"
 
 namespace qna::data {
@@ -37,7 +37,7 @@ TarDataset::TarDataset(std::string path, TarOptions options)
   const std::string where = folder_.empty() ? path_ : path_ + ":" + folder_;
   std::set<std::string> folders;                         // of the classes
   std::map<std::string, std::vector<uint8_t>> contents;  // by name
-  bool has_pictures = false;
+  bool has_images = false;
   int64_t left = options.max_bytes;
   const auto take = [&](int64_t bytes) {
     left -= bytes;
@@ -57,8 +57,8 @@ TarDataset::TarDataset(std::string path, TarOptions options)
     }
     const bool is_file = member->kind == Member::Kind::kFile;
     const bool is_link = member->kind == Member::Kind::kLink;
-    if (!has_picture_ending(*name) || (!is_file && !is_link)) continue;
-    has_pictures = true;
+    if (!has_image_ending(*name) || (!is_file && !is_link)) continue;
+    has_images = true;
     if (!in_class) continue;
     check(is_file,
           "{}:{}: this is a link; make the archive with tar --dereference --hard-dereference",
@@ -69,36 +69,36 @@ TarDataset::TarDataset(std::string path, TarOptions options)
     folders.insert(name->substr(0, slash));
     contents.insert_or_assign(*name, std::move(bytes));
   }
-  if (folders.empty()) fail_without_classes(where, has_pictures);
+  if (folders.empty()) fail_without_classes(where, has_images);
 
   classes_ = class_list(folders, std::move(options.class_names), where);
   for (size_t label = 0; label < classes_.size(); ++label) {
     const std::string prefix = classes_[label] + "/";
-    const size_t before = pictures_.size();
+    const size_t before = entries_.size();
     for (auto it = contents.lower_bound(prefix);
          it != contents.end() && it->first.starts_with(prefix); ++it) {
-      pictures_.push_back({static_cast<int64_t>(label), it->first, std::move(it->second)});
+      entries_.push_back({static_cast<int64_t>(label), it->first, std::move(it->second)});
     }
-    if (pictures_.size() == before && folders.contains(classes_[label])) {
+    if (entries_.size() == before && folders.contains(classes_[label])) {
       fail_empty_class(where, classes_[label]);
     }
   }
 }
 
-const TarDataset::Picture& TarDataset::picture(int64_t index) const {
+const TarDataset::Entry& TarDataset::entry(int64_t index) const {
   check(index >= 0 && index < size(), "TarDataset: index must be in [0, {}), got {}", size(),
         index);
-  return pictures_[index];
+  return entries_[index];
 }
 
-int64_t TarDataset::label(int64_t index) const { return picture(index).label; }
+int64_t TarDataset::label(int64_t index) const { return entry(index).label; }
 
 std::string TarDataset::name(int64_t index) const {
-  return fmt::format("{}:{}{}{}", path_, folder_, folder_.empty() ? "" : "/", picture(index).name);
+  return fmt::format("{}:{}{}{}", path_, folder_, folder_.empty() ? "" : "/", entry(index).name);
 }
 
 image::Image TarDataset::read(int64_t index, int64_t channels) const {
-  return image::decode_image(picture(index).bytes, name(index), {.channels = channels});
+  return image::decode_image(entry(index).bytes, name(index), {.channels = channels});
 }
 
 std::set<std::string> tar_folders(const std::string& path) {
@@ -106,7 +106,7 @@ std::set<std::string> tar_folders(const std::string& path) {
   std::set<std::string> folders;
   ArchiveReader archive(path);
   while (const std::optional<Member> member = archive.next()) {
-    if (!has_picture_ending(member->name) || has_hidden_part(member->name)) continue;
+    if (!has_image_ending(member->name) || has_hidden_part(member->name)) continue;
     for (size_t slash = member->name.rfind('/'); slash != std::string::npos && slash > 0;
          slash = member->name.rfind('/', slash - 1)) {
       if (!folders.insert(member->name.substr(0, slash)).second) break;  // those above are known

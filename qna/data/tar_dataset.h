@@ -11,7 +11,7 @@ namespace qna::data {
 struct TarOptions {
   std::string folder = {};                    // that holds the class folders; empty: the top
   std::vector<std::string> class_names = {};  // as in class_list() of class_folders.h
-  // The files of the pictures, still compressed, stay in memory. More bytes than these are an
+  // The files of the images, still compressed, stay in memory. More bytes than these are an
   // error, whatever sizes the archive claims.
   int64_t max_bytes = int64_t{1} << 33;
 };
@@ -22,27 +22,27 @@ class TarDataset final : public Dataset {
  public:
   explicit TarDataset(std::string path, TarOptions options = {});
 
-  int64_t size() const override { return static_cast<int64_t>(pictures_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(entries_.size()); }
   int64_t label(int64_t index) const override;
   std::string name(int64_t index) const override;  // file.tar:<path inside>
   image::Image read(int64_t index, int64_t channels) const override;
   const std::vector<std::string>& classes() const override { return classes_; }
 
  private:
-  struct Picture {
+  struct Entry {
     int64_t label;
     std::string name;  // below options.folder
     std::vector<uint8_t> bytes;
   };
-  const Picture& picture(int64_t index) const;
+  const Entry& entry(int64_t index) const;
 
   std::string path_;
   std::string folder_;
   std::vector<std::string> classes_;
-  std::vector<Picture> pictures_;
+  std::vector<Entry> entries_;
 };
 
-// All folders of the archive in which, or below which, there are pictures: "train", "train/cat".
+// All folders of the archive in which, or below which, there are images: "train", "train/cat".
 std::set<std::string> tar_folders(const std::string& path);
 
 }  // namespace qna::data

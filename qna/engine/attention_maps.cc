@@ -172,7 +172,7 @@ struct SelfAttentionWindow {
   }
 };
 
-AttentionMaps maps_of(const WindowAttention& attention, const Map& x, Worker& worker) {
+AttentionMaps maps_of(const WindowSelfAttention& attention, const Map& x, Worker& worker) {
   const auto& o = attention.options();
   const std::array<int64_t, 2> window = attention.window_on(x.height, x.width);
   const std::array<int64_t, 2> table = o.global ? window : o.window;

@@ -271,7 +271,7 @@ void AutoEncoder::run(const ImageBatch& images, float* out, Worker& worker,
   for (const auto& layer : decoder_) {
     step(*layer);
     stride /= config_.factor;
-    // What the picture does not need is cut at once, not when it has become large.
+    // What the image does not need is cut at once, not when it has become large.
     const int64_t height = positions(images.height), width = positions(images.width);
     if (height == map.height && width == map.width) continue;
     for (int64_t b = 0; b < map.batch; ++b)

@@ -3,7 +3,7 @@
 
 #include "qna/engine/mixers.h"
 #include "qna/engine/qna_layer.h"
-#include "qna/engine/window_attention.h"
+#include "qna/engine/window_self_attention.h"
 
 namespace qna::engine {
 
@@ -21,7 +21,7 @@ class Block {
 
   // Of these at most one is there.
   const QnALayer* qna() const { return qna_ ? &*qna_ : nullptr; }
-  const WindowAttention* attention() const { return attention_ ? &*attention_ : nullptr; }
+  const WindowSelfAttention* attention() const { return attention_ ? &*attention_ : nullptr; }
   const NormWeights& norm() const { return norm1_; }
   size_t bytes() const;
 
@@ -36,12 +36,12 @@ class Block {
   bool average_pool_skip_;
   NormWeights norm1_;
   std::optional<QnALayer> qna_;
-  std::optional<WindowAttention> attention_;
+  std::optional<WindowSelfAttention> attention_;
   std::unique_ptr<const Mixer> mixer_;
   Floats mixer_scale_;  // layer scale behind a mixer; empty: none
   std::optional<Convolution> skip_;
   kernels::PackedWeights expand_, contract_;
-  kernels::LayerMlp mlp_;
+  kernels::QnALayerMlp mlp_;
 };
 
 }  // namespace qna::engine

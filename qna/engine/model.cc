@@ -1,5 +1,7 @@
 #include "qna/engine/model.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -161,24 +163,14 @@ const NetworkConfig& Model::config() const { return parts_->config; }
 const ModelInfo& Model::info() const { return parts_->info; }
 const std::string& Model::origin() const { return parts_->origin; }
 
-namespace {
-template <typename Config>
-const Config& config_as(const Model& model, Kind kind) {
-  const auto* config = std::get_if<Config>(&model.config());
-  check(config != nullptr, "{}: the file holds {}, not {}: see {}", model.origin(),
-        describe(model.kind()), describe(kind), readers_of(model.kind()));
-  return *config;
-}
-}  // namespace
-
 const config::QnAViTConfig& Model::classifier() const {
-  return config_as<config::QnAViTConfig>(*this, Kind::kClassifier);
+  return config_as<config::QnAViTConfig>(config(), origin());
 }
 const config::DetrConfig& Model::detector() const {
-  return config_as<config::DetrConfig>(*this, Kind::kDetector);
+  return config_as<config::DetrConfig>(config(), origin());
 }
 const config::AutoEncoderConfig& Model::auto_encoder() const {
-  return config_as<config::AutoEncoderConfig>(*this, Kind::kAutoEncoder);
+  return config_as<config::AutoEncoderConfig>(config(), origin());
 }
 
 size_t Model::bytes() const {
@@ -263,17 +255,19 @@ std::vector<AttentionLayer> typical_attention_layers(const Model& model) {
 }
 
 AttentionLayer find_attention_layer(const Model& model, std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const AttentionLayer& layer : model.attention_layers()) {
     std::string brief = layer.name;
     for (const std::string_view part : {"stages.", "blocks."}) {
       if (const size_t at = brief.find(part); at != std::string::npos) brief.erase(at, part.size());
     }
     if (name == layer.name || name == brief) return layer;
-    names += (names.empty() ? "" : ", ") + brief;
+    names.push_back(std::move(brief));
   }
+  check(!names.empty(), "there is no layer '{}': this network has neither QnA nor self-attention",
+        name);
   fail("there is no layer '{}' with attention maps; the layers are {}", name,
-       names.empty() ? "none: this network has neither QnA nor self-attention" : names);
+       fmt::join(names, ", "));
 }
 
 }  // namespace qna::engine

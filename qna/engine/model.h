@@ -39,13 +39,13 @@ class Model {
   const ModelInfo& info() const;
   const std::string& origin() const;  // the file's path
 
-  // Throw qna::Error, which says what the file holds, unless the model is of that kind.
+  // Throw WrongKind unless the model is of that kind.
   const config::QnAViTConfig& classifier() const;
   const config::DetrConfig& detector() const;
   const config::AutoEncoderConfig& auto_encoder() const;
 
-  int64_t channels() const { return channels_of(config()); }
-  int64_t classes() const { return classes_of(config()); }
+  int64_t channels() const { return config::channels_of(config()); }
+  int64_t classes() const { return config::classes_of(config()); }
   size_t bytes() const;  // of packed weights
 
   // A classifier's logits, [batch, classes]. Without a head: nothing is written, but the visitor
@@ -70,7 +70,7 @@ class Model {
                    Visitor* visitor = nullptr) const;
 
   // The layers of a classifier that attend, in their order; the others' maps are not drawn: a query
-  // per pixel has no picture of its own, shifted windows and convolutions have none at all.
+  // per pixel has no drawing of its own, shifted windows and convolutions have none at all.
   std::vector<AttentionLayer> attention_layers() const;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "qna/base/error.h"
 #include "qna/base/half.h"
+#include "qna/base/text.h"
 #include "qna/format/fields.h"
 #include "qna/format/text.h"
 
@@ -22,19 +23,6 @@ using Metadata = std::map<std::string, std::string>;
 
 constexpr const char* kFormat = "qna-1";
 
-struct KindRow {
-  const char* name;    // in the metadata
-  const char* what;    // for people
-  const char* reader;  // what such a file is for
-};
-// In the order of Kind.
-constexpr KindRow kKinds[] = {
-    {"classifier", "a classifier", "qna predict, or Model::classify()"},
-    {"detector", "a detector", "qna detect, or Model::detect()"},
-    {"auto-encoder", "an auto-encoder", "qna reconstruct, or Model::reconstruct()"}};
-
-const KindRow& row_of(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
-
 const std::string* find_text(const SafetensorsFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? nullptr : &found->second;
@@ -48,13 +36,10 @@ Kind read_kind(const std::string& origin, const SafetensorsFile& file) {
         format == nullptr ? "" : format::in_quotes(*format), kFormat);
   const std::string* kind = find_text(file, "kind");
   if (kind == nullptr) return Kind::kClassifier;
-  for (size_t i = 0; i < std::size(kKinds); ++i) {
-    if (*kind == kKinds[i].name) return static_cast<Kind>(i);
-  }
-  fail(
-      "{}: the file's kind must be classifier, detector or auto-encoder, which this program knows, "
-      "got {}",
-      origin, format::in_quotes(*kind));
+  const std::optional<Kind> known = config::find_kind(*kind);
+  check(known.has_value(), "{}: the file's kind must be one of {}, got {}", origin,
+        config::kind_names(), format::in_quotes(*kind));
+  return *known;
 }
 
 // One entry of the metadata as JSON; null where there is none.
@@ -70,14 +55,7 @@ NetworkConfig read_config(const std::string& origin, const SafetensorsFile& file
         "{}: there is no model configuration in the file's metadata; was it written by qna?",
         origin);
   try {
-    switch (kind) {
-      case Kind::kClassifier:
-        return config::config_from_json(object);
-      case Kind::kDetector:
-        return config::detr_config_from_json(object);
-      default:
-        return config::auto_encoder_config_from_json(object);
-    }
+    return config::network_from_json(kind, object);
   } catch (const Error& error) {
     fail("{}: {}", origin, error.what());
   }
@@ -104,19 +82,19 @@ std::vector<int64_t> read_category_ids(const std::string& origin, const Safetens
   return ids.get<std::vector<int64_t>>();
 }
 
-// Pictures have 1 or 3 channels; a model of others is fed by other means.
-bool takes_pictures(const NetworkConfig& config) {
-  return channels_of(config) == 1 || channels_of(config) == 3;
+// Images have 1 or 3 channels; a model of others is fed by other means.
+bool takes_images(const NetworkConfig& config) {
+  return config::channels_of(config) == 1 || config::channels_of(config) == 3;
 }
 
 // What must fit the configuration. Messages begin with `where`.
 void check_info(const NetworkConfig& config, const ModelInfo& info, const std::string& where) {
-  const int64_t classes = classes_of(config);
+  const int64_t classes = config::classes_of(config);
   check(info.labels.empty() || static_cast<int64_t>(info.labels.size()) == classes,
         "{}: there are {} labels for {} classes", where, info.labels.size(), classes);
-  check(!takes_pictures(config) || info.preprocess.channels() == channels_of(config),
-        "{}: the model takes {} channels, its preprocessing makes {}", where, channels_of(config),
-        info.preprocess.channels());
+  check(!takes_images(config) || info.preprocess.channels() == config::channels_of(config),
+        "{}: the model takes {} channels, its preprocessing makes {}", where,
+        config::channels_of(config), info.preprocess.channels());
   if (kind_of(config) != Kind::kDetector) return;
   const auto& [height, width] = info.preprocess.crop;
   check(height == 0 && width == 0,
@@ -137,7 +115,7 @@ ModelInfo read_info(const std::string& origin, const SafetensorsFile& file,
   if (!preprocess.is_null()) {
     info.preprocess = config::preprocess_from_json(preprocess, origin);
   } else {  // a default that fits
-    if (channels_of(config) == 1) info.preprocess.mean = info.preprocess.std = {0.5f};
+    if (config::channels_of(config) == 1) info.preprocess.mean = info.preprocess.std = {0.5f};
     if (kind_of(config) == Kind::kDetector) info.preprocess.crop = {0, 0};
   }
   info.labels = read_labels(origin, file);
@@ -149,10 +127,10 @@ ModelInfo read_info(const std::string& origin, const SafetensorsFile& file,
 
 Metadata to_metadata(const NetworkConfig& config, const ModelInfo& info, const char* who) {
   check_info(config, info, who);
-  Metadata metadata = {{"format", kFormat}, {"config", to_json(config).dump()}};
+  Metadata metadata = {{"format", kFormat}, {"config", config::to_json(config).dump()}};
   const Kind kind = kind_of(config);
-  if (kind != Kind::kClassifier) metadata["kind"] = name_of(kind);
-  if (takes_pictures(config)) metadata["preprocess"] = config::to_json(info.preprocess).dump();
+  if (kind != Kind::kClassifier) metadata["kind"] = config::name_of(kind);
+  if (takes_images(config)) metadata["preprocess"] = config::to_json(info.preprocess).dump();
   if (!info.name.empty()) metadata["name"] = info.name;
   if (!info.labels.empty()) metadata["labels"] = json(info.labels).dump();
   if (!info.category_ids.empty()) metadata["category_ids"] = json(info.category_ids).dump();
@@ -215,36 +193,10 @@ struct Converted {
 
 }  // namespace
 
-const char* name_of(Kind kind) { return row_of(kind).name; }
-const char* describe(Kind kind) { return row_of(kind).what; }
-const char* readers_of(Kind kind) { return row_of(kind).reader; }
-
-Kind kind_of(const NetworkConfig& config) { return static_cast<Kind>(config.index()); }
-
-int64_t channels_of(const NetworkConfig& config) {
-  if (const auto* c = std::get_if<config::QnAViTConfig>(&config)) return c->in_channels;
-  if (const auto* c = std::get_if<config::AutoEncoderConfig>(&config)) return c->channels;
-  return 3;
-}
-
-int64_t classes_of(const NetworkConfig& config) {
-  if (const auto* c = std::get_if<config::QnAViTConfig>(&config)) return c->classes;
-  if (const auto* c = std::get_if<config::DetrConfig>(&config)) return c->classes;
-  return 0;
-}
-
-json to_json(const NetworkConfig& config) {
-  return std::visit([](const auto& c) { return config::to_json(c); }, config);
-}
-
-config::Parameters parameters(const NetworkConfig& config) {
-  return std::visit([](const auto& c) { return config::parameters(c); }, config);
-}
-
-std::vector<config::LayerCost> layer_costs(const NetworkConfig& config, int64_t height,
-                                           int64_t width) {
-  return std::visit([&](const auto& c) { return config::layer_costs(c, height, width); }, config);
-}
+WrongKind::WrongKind(const std::string& origin, Kind held_in, Kind wanted)
+    : Error(fmt::format("{}: the file holds {}, not {}", origin, config::describe(held_in),
+                        config::describe(wanted))),
+      held(held_in) {}
 
 ModelFile::ModelFile(std::unique_ptr<const SafetensorsFile> tensors, std::string origin)
     : origin_(std::move(origin)), tensors_(std::move(tensors)) {
@@ -260,23 +212,16 @@ ModelFile ModelFile::parse(std::shared_ptr<const std::string> bytes, const std::
   return ModelFile(std::make_unique<SafetensorsFile>(std::move(bytes), origin), origin);
 }
 
-Kind kind_of_file(const std::string& path) { return read_kind(path, SafetensorsFile(path)); }
-
-void ModelFile::check_kind(Kind kind) const {
-  check(this->kind() == kind, "{}: the file holds {}, not {}: see {}", origin_,
-        describe(this->kind()), describe(kind), readers_of(this->kind()));
-}
-
 void ModelFile::check_tensors() const {
   std::set<std::string_view> known;
-  const config::Parameters wanted = engine::parameters(config_);
+  const config::Parameters wanted = config::parameters(config_);
   for (const config::Parameter& parameter : wanted) {
     const TensorView* view = tensors_->find(parameter.name);
     check(view != nullptr, "{}: there is no tensor '{}', which the model needs", origin_,
           parameter.name);
     known.insert(parameter.name);
     check(view->shape == parameter.shape, "{}: '{}' must be {}, got {}", origin_, parameter.name,
-          format::in_brackets(parameter.shape), format::in_brackets(view->shape));
+          in_brackets(parameter.shape), in_brackets(view->shape));
     if (parameter.kind == config::Parameter::Kind::kCount) continue;
     check(is_floating(view->dtype), "{}: '{}' must be of a floating type, got {}", origin_,
           parameter.name, format::name_of(view->dtype));

@@ -7,39 +7,29 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <string_view>
-#include <variant>
 #include <vector>
 
-#include "qna/config/auto_encoder_cost.h"
-#include "qna/config/detr_cost.h"
-#include "qna/config/parameters.h"
+#include "qna/base/error.h"
+#include "qna/config/network.h"
 #include "qna/config/preprocess.h"
-#include "qna/config/qna_vit.h"
 #include "qna/format/safetensors.h"
 
 namespace qna::engine {
 
-// In the order of the kinds.
-enum class Kind { kClassifier, kDetector, kAutoEncoder };
-using NetworkConfig =
-    std::variant<config::QnAViTConfig, config::DetrConfig, config::AutoEncoderConfig>;
+using config::Kind;
+using config::NetworkConfig;
 
-const char* name_of(Kind kind);     // in the file's metadata: "classifier"
-const char* describe(Kind kind);    // for people: "a classifier"
-const char* readers_of(Kind kind);  // what such a file is for: "qna predict, or ..."
-Kind kind_of(const NetworkConfig& config);
-int64_t channels_of(const NetworkConfig& config);  // of its images
-int64_t classes_of(const NetworkConfig& config);   // 0: it has none
-nlohmann::json to_json(const NetworkConfig& config);
-config::Parameters parameters(const NetworkConfig& config);
-std::vector<config::LayerCost> layer_costs(const NetworkConfig& config, int64_t height,
-                                           int64_t width);
+// Thrown where a file or model holds another kind of network than is asked for.
+class WrongKind : public Error {
+ public:
+  WrongKind(const std::string& origin, Kind held, Kind wanted);
+  const Kind held;
+};
 
 // What stands beside the tensors, each as one entry of the file's metadata.
 struct ModelInfo {
   std::string name = {};                   // of the model; may be empty
-  config::Preprocess preprocess = {};      // from a picture to the model's input
+  config::Preprocess preprocess = {};      // from an image to the model's input
   std::vector<std::string> labels = {};    // of the classes; may be empty
   std::vector<int64_t> category_ids = {};  // of a detector's classes, for COCO's JSON; may be empty
   nlohmann::json training = {};            // how the weights came about; any JSON
@@ -47,6 +37,13 @@ struct ModelInfo {
 
 // Tensors beside the network's have names that begin so; who only wants the network passes them by.
 inline constexpr const char* kTrainingPrefix = "training/";
+
+// Throws WrongKind, with `origin` as the name of the file, unless the configuration is a Config.
+template <typename Config>
+const Config& config_as(const NetworkConfig& config, const std::string& origin) {
+  if (const auto* held = std::get_if<Config>(&config)) return *held;
+  throw WrongKind(origin, kind_of(config), config::kind_of_type<Config>());
+}
 
 // A file, opened and checked but for its tensors, which check_tensors() compares.
 class ModelFile {
@@ -60,15 +57,17 @@ class ModelFile {
   const std::string& origin() const { return origin_; }
   Kind kind() const { return kind_of(config_); }
   const NetworkConfig& config() const { return config_; }
+  // Config: config::QnAViTConfig, ... Throws WrongKind unless the file's is such a one.
+  template <typename Config>
+  const Config& config_as() const {
+    return engine::config_as<Config>(config_, origin_);
+  }
   const ModelInfo& info() const { return info_; }
   const format::SafetensorsFile& tensors() const { return *tensors_; }
 
   // Throws qna::Error unless the file holds just the tensors of its configuration, each of its
   // shape, of a floating type and finite (counts: of any type), beside those of training.
   void check_tensors() const;
-
-  // Throws qna::Error that says what the file holds and what is for that, unless it is of `kind`.
-  void check_kind(Kind kind) const;
 
  private:
   ModelFile(std::unique_ptr<const format::SafetensorsFile> tensors, std::string origin);
@@ -77,9 +76,6 @@ class ModelFile {
   NetworkConfig config_;
   ModelInfo info_;
 };
-
-// Whether a file says of itself that it is a detector, ... Throws where it cannot be read.
-Kind kind_of_file(const std::string& path);
 
 // The floating tensors are written as `dtype`: kF32, kF16 or kBF16; those under kTrainingPrefix and
 // integers as they are. Throw qna::Error that begins with `who` for info that does not fit the

@@ -236,7 +236,7 @@ TEST(Model, NothingIsAllocatedAfterTheFirstCallOfAShape) {
                        "global attention");
   expect_no_allocation(classifier([](auto& c) { c.downsample = config::Downsample::kConvPool; }),
                        "down-sampling by convolution");
-  ModelInfo whole;  // detectors take whole pictures
+  ModelInfo whole;  // detectors take whole images
   whole.preprocess.crop = {0, 0};
   config::DetrConfig detector = qna::testing::small_detector(3);
   expect_no_allocation(random_model(detector, whole), "detector");
@@ -251,9 +251,9 @@ TEST(Model, NothingIsAllocatedAfterTheFirstCallOfAShape) {
 
 TEST(Model, ManyThreadsShareOneModel) {
   const Model model = random_model(qna::testing::small_classifier(5));
-  constexpr int64_t kPictures = 16, kSide = 16, kNumbers = kSide * kSide * 3;
-  const std::vector<float> x = random_pixels(kPictures * kNumbers, 7);
-  const std::vector<float> expected = classify(model, {kPictures, kSide, kSide, x.data()}, 1);
+  constexpr int64_t kImages = 16, kSide = 16, kNumbers = kSide * kSide * 3;
+  const std::vector<float> x = random_pixels(kImages * kNumbers, 7);
+  const std::vector<float> expected = classify(model, {kImages, kSide, kSide, x.data()}, 1);
   std::atomic<int> wrong{0}, done{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
@@ -261,7 +261,7 @@ TEST(Model, ManyThreadsShareOneModel) {
       Context context(1);
       std::vector<float> logits(model.classes());
       for (int n = 0; n < 1250; ++n) {
-        const int64_t i = (n * 7 + t) % kPictures;
+        const int64_t i = (n * 7 + t) % kImages;
         model.classify({1, kSide, kSide, x.data() + i * kNumbers}, logits.data(), context);
         wrong += logits != part(expected, i, model.classes());
         ++done;
@@ -284,7 +284,7 @@ TEST(Model, WrongArgumentsAreNamed) {
       [&] {
         model.detect({1, 4, 4, y}, {}, context);
       },
-      {"a classifier", "not a detector", "qna predict"});
+      {"a classifier", "not a detector"});
   model.classify({0, 4, 4, nullptr}, y, context);  // nothing to do
 }
 

@@ -106,7 +106,7 @@ QnATables::QnATables(const Tensors& tensors, const config::QnAOptions& options_i
   }
 }
 
-void QnATables::point(kernels::LayerArgs<float>& args) const {
+void QnATables::point(kernels::QnALayerArgs<float>& args) const {
   args.score_weight = pointer(score_weight);
   args.value_weight = pointer(value_weight);
   args.value_bias = pointer(value_bias);
@@ -145,7 +145,7 @@ QnALayer::QnALayer(const Tensors& tensors, const config::QnAOptions& options,
   const QnATables tables(tensors, options, norm, scale);
   scores_ = tables.scores(norm == nullptr ? kernels::Norm{} : norm->kernel());
   const config::QnAOptions& o = scores_.options;
-  kernels::LayerArgs<float> args{};
+  kernels::QnALayerArgs<float> args{};
   // Any map will do: as large as the window.
   args.shape =
       window_shape(o, 1, o.kernel_size[0] * o.dilation[0], o.kernel_size[1] * o.dilation[1]);
@@ -154,7 +154,7 @@ QnALayer::QnALayer(const Tensors& tensors, const config::QnAOptions& options,
   args.upsample = o.upsample;
   tables.point(args);
   ThreadRuntime runtime;
-  packed_ = kernels::pack_layer<float>(args, runtime);
+  packed_ = kernels::pack_qna_layer<float>(args, runtime);
 }
 
 std::array<int64_t, 2> QnALayer::out_size(int64_t height, int64_t width) const {
@@ -163,9 +163,9 @@ std::array<int64_t, 2> QnALayer::out_size(int64_t height, int64_t width) const {
 }
 
 void QnALayer::run(const Map& x, const Map& y, Mask mask, Worker& worker, const float* residual,
-                   const kernels::LayerMlp* mlp) const {
+                   const kernels::QnALayerMlp* mlp) const {
   const config::QnAOptions& o = options();
-  kernels::LayerArgs<float> args{};
+  kernels::QnALayerArgs<float> args{};
   args.shape = window_shape(o, x.batch, x.height, x.width);
   args.in_features = o.in_features;
   args.out_features = o.out_features;
@@ -177,7 +177,7 @@ void QnALayer::run(const Map& x, const Map& y, Mask mask, Worker& worker, const 
   args.residual = residual;
   args.packed = &packed_;
   args.mlp = mlp;
-  kernels::layer_forward<float>(args, worker.runtime);
+  kernels::qna_layer_forward<float>(args, worker.runtime);
 }
 
 QnAOverMap::QnAOverMap(const Tensors& tensors, const config::QnAOptions& options,
@@ -211,7 +211,7 @@ void QnAOverMap::run(const Map& x, const Map& y, Mask mask, Worker& worker) cons
   };
   config::QnAOptions options = tables_.options;
   options.kernel_size = size;
-  kernels::LayerArgs<float> args{};
+  kernels::QnALayerArgs<float> args{};
   args.shape = window_shape(options, x.batch, x.height, x.width);
   args.in_features = x.features;
   args.out_features = y.features;
@@ -222,7 +222,7 @@ void QnAOverMap::run(const Map& x, const Map& y, Mask mask, Worker& worker) cons
   tables_.point(args);
   args.bias = resized(args.bias);
   args.tap_weights = resized(args.tap_weights);
-  kernels::layer_forward<float>(args, worker.runtime);
+  kernels::qna_layer_forward<float>(args, worker.runtime);
 }
 
 }  // namespace qna::engine

@@ -3,7 +3,7 @@
 
 #include "qna/config/layers.h"
 #include "qna/engine/layers.h"
-#include "qna/kernels/layer.h"
+#include "qna/kernels/qna_layer.h"
 
 namespace qna::engine {
 
@@ -17,13 +17,13 @@ struct ScoreTables {
   Floats tap_weights;   // the same
 };
 
-// What kernels/layer.h takes, made from the layer's parameters.
+// What kernels/qna_layer.h takes, made from the layer's parameters.
 struct QnATables {
   // norm: LayerNorm in front, or null. scale: of the output; empty: none.
   QnATables(const Tensors& tensors, const config::QnAOptions& options, const NormWeights* norm,
             const Floats& scale);
 
-  void point(kernels::LayerArgs<float>& args) const;
+  void point(kernels::QnALayerArgs<float>& args) const;
   ScoreTables scores(kernels::Norm norm) const {
     return {options, norm, score_weight, bias, tap_weights};
   }
@@ -51,7 +51,7 @@ class QnALayer {
   std::array<int64_t, 2> out_size(int64_t height, int64_t width) const;
   // y = residual + layer(norm(x)), and on through an MLP if one is given. residual: null, x or y.
   void run(const Map& x, const Map& y, Mask mask, Worker& worker, const float* residual = nullptr,
-           const kernels::LayerMlp* mlp = nullptr) const;
+           const kernels::QnALayerMlp* mlp = nullptr) const;
 
   const config::QnAOptions& options() const { return scores_.options; }
   const ScoreTables& scores() const { return scores_; }

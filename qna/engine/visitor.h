@@ -24,7 +24,7 @@ struct AttentionLayer {
 // p[l, h, t](i, j): the softmax over the taps t of window (i, j), for query l and head h.
 // w[h, t](i, j) = sum over l of scale[l, h, t] p[l, h, t](i, j): what the values are summed with.
 //
-// The paper's first picture: what every window gives a location, summed over the windows that see
+// The paper's first drawing: what every window gives a location, summed over the windows that see
 // it. Over all locations the map of a query and head sums to the number of windows. Self-attention
 // counts as one query, and has no weight: what a location gets as a key.
 struct AttentionMaps {
@@ -33,7 +33,7 @@ struct AttentionMaps {
   std::vector<float> weight;     // [B, heads, H, W], sums of |w|; empty for self-attention
 };
 
-// The paper's second picture: the window's weights by themselves, 0 where a tap lies outside the
+// The paper's second drawing: the window's weights by themselves, 0 where a tap lies outside the
 // map. Of every `every`-th window in both directions, from the first.
 struct AttentionKernels {
   int64_t rows = 0, columns = 0, kernel_h = 0, kernel_w = 0;

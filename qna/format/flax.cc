@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/format/mapped_file.h"
 #include "qna/format/text.h"
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/format/safetensors_layout.h"
 #include "qna/format/text.h"
 

@@ -9,6 +9,7 @@
 
 #include "qna/base/error.h"
 #include "qna/base/file.h"
+#include "qna/base/text.h"
 #include "qna/format/safetensors.h"
 #include "qna/format/safetensors_layout.h"
 #include "qna/format/text.h"

@@ -50,13 +50,5 @@ TEST(Printable, ControlCharacters) {
   EXPECT_EQ(printable("a\x1b[2J\n\x7f b\xc3\xa9"), "a?[2J?? b\xc3\xa9");
 }
 
-TEST(InBrackets, CutsLongShapes) {
-  using Shape = std::vector<int64_t>;
-  EXPECT_EQ(in_brackets(Shape{}), "[]");
-  EXPECT_EQ(in_brackets(Shape{3}), "[3]");
-  EXPECT_EQ(in_brackets(Shape{2, -3}), "[2, -3]");
-  EXPECT_EQ(in_brackets(Shape(1000)), "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ...]");
-}
-
 }  // namespace
 }  // namespace qna::format

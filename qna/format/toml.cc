@@ -1,5 +1,14 @@
 #include "qna/format/toml.h"
 
+// Debian's library writes 0.05 as 0.050000000000000003. Compiled here, it uses the shortest form,
+// as the standard library has it.
+#undef TOML_HEADER_ONLY
+#undef TOML_SHARED_LIB
+#define TOML_HEADER_ONLY 1
+#define TOML_FLOAT_CHARCONV 1
+// One of its assertions fails where a table's name begins with a wrong character, which is refused with
+// a message two lines later.
+#define TOML_ASSERT(expr) static_assert(true)
 #include <toml++/toml.h>
 
 #include <fstream>
@@ -34,38 +43,49 @@ json from_toml(const toml::node& node, const std::string& origin) {
   return out;
 }
 
-bool is_list_of_tables(const json& value) {
-  return value.is_array() && !value.empty() && value.front().is_object();
+// A number, a text or a truth value, as its own type.
+template <typename Use>
+void put(const json& value, const Use& use) {
+  if (value.is_string()) {
+    use(value.get<std::string>());
+  } else if (value.is_boolean()) {
+    use(value.get<bool>());
+  } else if (value.is_number_integer()) {
+    use(value.get<int64_t>());
+  } else {
+    check(value.is_number(), "to_toml: {} has no place in TOML", value.dump());
+    use(value.get<double>());
+  }
 }
 
-// A value on one line; tables in it as { key = value }.
-std::string inline_toml(const json& value) {
-  if (value.is_array()) {
-    std::string out;
-    for (const json& cell : value) out += (out.empty() ? "" : ", ") + inline_toml(cell);
-    return "[" + out + "]";
-  }
-  return value.dump();
-}
+toml::table to_table(const json& object);
 
-void write_table(std::string& out, const json& object, const std::string& path) {
-  for (const auto& [key, value] : object.items()) {
-    if (!value.is_object() && !is_list_of_tables(value)) {
-      out += fmt::format("{} = {}\n", key, inline_toml(value));
-    }
-  }
-  for (const auto& [key, value] : object.items()) {
-    const std::string inner = path.empty() ? key : path + "." + key;
+toml::array to_array(const json& list) {
+  toml::array out;
+  for (const json& value : list) {
     if (value.is_object()) {
-      out += fmt::format("\n[{}]\n", inner);
-      write_table(out, value, inner);
-    } else if (is_list_of_tables(value)) {
-      for (const json& row : value) {
-        out += fmt::format("\n[[{}]]\n", inner);
-        write_table(out, row, inner);
-      }
+      out.push_back(to_table(value));
+    } else if (value.is_array()) {
+      out.push_back(to_array(value));
+    } else {
+      put(value, [&](auto&& plain) { out.push_back(plain); });
     }
   }
+  return out;
+}
+
+toml::table to_table(const json& object) {
+  toml::table out;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      out.insert(key, to_table(value));
+    } else if (value.is_array()) {
+      out.insert(key, to_array(value));
+    } else {
+      put(value, [&, &name = key](auto&& plain) { out.insert(name, plain); });
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -89,9 +109,13 @@ json read_toml_or_json(const std::string& path) {
 }
 
 std::string to_toml(const json& object) {
-  std::string out;
-  write_table(out, object, "");
-  return out;
+  // Strings as everybody writes them; between three quotes a leading new line would be lost.
+  constexpr auto kFlags = toml::toml_formatter::default_flags &
+                          ~toml::format_flags::allow_literal_strings &
+                          ~toml::format_flags::allow_multi_line_strings;
+  std::ostringstream out;
+  out << toml::toml_formatter(to_table(object), kFlags) << "\n";
+  return out.str();
 }
 
 }  // namespace qna::format

@@ -1,4 +1,4 @@
-// Pictures turned, sheared and shifted, equal to the bit to Image.transform(AFFINE) of Pillow.
+// Images turned, sheared and shifted, equal to the bit to Image.transform(AFFINE) of Pillow.
 #pragma once
 
 #include <array>
@@ -18,10 +18,10 @@ struct Affine {
   double d, e, f;
 };
 
-// Red, green, blue; a grey picture takes the first.
+// Red, green, blue; a grey image takes the first.
 using Color = std::array<uint8_t, 3>;
 
-// A picture of the same size. Places outside the source get the colour `fill`; near its edges the
+// An image of the same size. Places outside the source get the colour `fill`; near its edges the
 // outermost pixels are taken to go on. In double precision, without antialiasing, rounded down and
 // clipped. Unlike resize's, the cubic has a = -1, as Pillow has it here:
 //   v1 + t ((v2 - v0) + t ((2 v0 - 2 v1 + v2 - v3) + t (v1 - v0 + v3 - v2)))

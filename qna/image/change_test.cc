@@ -44,7 +44,7 @@ Image change(const std::string& name, const Image& image, const std::vector<doub
 
 // tests/images/change.txt: single pixels, rows and columns, tails, both ends of every argument.
 void compare_with_pillow() {
-  std::ifstream table(picture_path("change.txt"));
+  std::ifstream table(image_path("change.txt"));
   int64_t height, width, channels;
   std::string kind, name, filter, expected;
   size_t count;
@@ -139,7 +139,7 @@ TEST(ChangeErrors, AreNamed) {
             "affine: filter must be one of Filter, got 7");
 }
 
-TEST(ChangeErrors, BrokenPicture) {
+TEST(ChangeErrors, BrokenImage) {
   Image image = noise(4, 6, 3);
   image.pixels.pop_back();
   const std::string rule = ": a picture of 4 x 6 x 3 must have 72 bytes of pixels, got 71";

@@ -17,7 +17,7 @@ inline uint8_t luma(const uint8_t* rgb) {
       (rgb[0] * kLumaRed + rgb[1] * kLumaGreen + rgb[2] * kLumaBlue + 0x8000u) >> 16);
 }
 
-// From grey to red, green, blue or back; the picture itself when it has that many channels already.
+// From grey to red, green, blue or back; the image itself when it has that many channels already.
 Image to_channels(Image image, int64_t channels);
 
 // One row of cyan, magenta, yellow, black to red, green, blue. The inks are inverted, 255 is no

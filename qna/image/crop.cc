@@ -7,7 +7,7 @@
 namespace qna::image {
 namespace {
 
-// Copies a rectangle; both places lie inside their pictures.
+// Copies a rectangle; both places lie inside their images.
 struct Place {
   int64_t top;
   int64_t left;

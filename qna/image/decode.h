@@ -10,7 +10,7 @@
 
 namespace qna::image {
 
-// A picture as it lies in its file: grey or colour, not yet turned upright.
+// An image as it lies in its file: grey or colour, not yet turned upright.
 struct Decoded {
   Image image;
   int orientation = 1;  // see orientation.h

@@ -19,7 +19,7 @@ inline uint8_t blend(int plain, int value, float factor) {
 // sum + 6 is at most 13 * 255 + 6, and up to there x * kThirteenth >> 16 is x / 13 rounded down.
 inline constexpr int kThirteenth = 65536 / 13 + 1;
 
-// Of a picture with 3 channels, in place.
+// Of an image with 3 channels, in place.
 void blend_with_luma(Image& image, float factor);
 
 // All pixels of `out` but those at the edges; both have the same size, of at least 3 x 3.

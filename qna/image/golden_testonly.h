@@ -1,4 +1,4 @@
-// Shared by the tests: the pictures in tests/images and the hashes of what Pillow makes of them.
+// Shared by the tests: the images in tests/images and the hashes of what Pillow makes of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,13 +16,13 @@
 
 namespace qna::image::testing {
 
-inline std::string picture_path(const std::string& name) {
+inline std::string image_path(const std::string& name) {
   return std::string(QNA_TEST_IMAGES) + "/" + name;
 }
 
-inline std::vector<uint8_t> picture_bytes(const std::string& name) {
-  std::ifstream file(picture_path(name), std::ios::binary);
-  EXPECT_TRUE(file) << picture_path(name);
+inline std::vector<uint8_t> image_bytes(const std::string& name) {
+  std::ifstream file(image_path(name), std::ios::binary);
+  EXPECT_TRUE(file) << image_path(name);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

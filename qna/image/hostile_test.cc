@@ -1,4 +1,4 @@
-// Broken and malicious files give a picture or a qna::Error, never anything else. Run this under
+// Broken and malicious files give an image or a qna::Error, never anything else. Run this under
 // the sanitizers: make asan.
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@ namespace {
 using namespace testing;
 using Bytes = std::vector<uint8_t>;
 
-// Flips may claim a large picture; memory for it would only cost time here.
+// Flips may claim a large image; memory for it would only cost time here.
 constexpr ReadOptions kSmall = {.max_pixels = 1 << 18};
 
-// True for a picture, false for a qna::Error that names the file.
+// True for an image, false for a qna::Error that names the file.
 bool survives(const Bytes& bytes) {
   try {
     check_image(decode_image(bytes, "hostile", kSmall), "the result");
@@ -38,12 +38,12 @@ constexpr const char* kJpegs[] = {
 constexpr const char* kPngs[] = {"rgb8.png", "palette4_transparent.png", "rgba16_interlaced.png",
                                  "grey1_interlaced.png", "rgb8_exif.png"};
 
-// Not even the last byte may be missing: half a picture is no picture.
+// Not even the last byte may be missing: half an image is no image.
 TEST(Hostile, EveryTruncationIsAnError) {
   std::vector<std::string> names(std::begin(kJpegs), std::end(kJpegs));
   names.insert(names.end(), std::begin(kPngs), std::end(kPngs));
   for (const std::string& name : names) {
-    const Bytes whole = picture_bytes(name);
+    const Bytes whole = image_bytes(name);
     ASSERT_TRUE(survives(whole)) << name;
     for (size_t size = 0; size < whole.size(); ++size) {
       ASSERT_FALSE(survives(Bytes(whole.begin(), whole.begin() + size)))
@@ -55,7 +55,7 @@ TEST(Hostile, EveryTruncationIsAnError) {
 // One to four wild bytes at random places after the magic bytes and before `end`; then `mend`.
 int count_survivors(const std::string& name, int rounds, void (*mend)(Bytes&),
                     size_t end = SIZE_MAX) {
-  const Bytes whole = picture_bytes(name);
+  const Bytes whole = image_bytes(name);
   std::mt19937 random(5);
   int survivors = 0;
   for (int round = 0; round < rounds && !::testing::Test::HasFailure(); ++round) {
@@ -131,7 +131,7 @@ TEST(Hostile, FlippedHeadsOfPngFiles) {
 TEST(Hostile, RandomBytesBehindTheMagic) {
   std::mt19937 random(9);
   for (const char* name : {"420.jpg", "rgb8.png"}) {
-    const Bytes whole = picture_bytes(name);
+    const Bytes whole = image_bytes(name);
     for (int round = 0; round < 500; ++round) {
       Bytes bytes(whole.begin(), whole.begin() + 8);
       for (int i = 0; i < 200; ++i) bytes.push_back(static_cast<uint8_t>(random()));
@@ -146,7 +146,7 @@ std::string complaint_about(const Bytes& bytes, const ReadOptions& options = {})
 
 TEST(Bombs, PngThatClaimsToBeLarge) {
   const auto claiming = [](uint32_t width, uint32_t height) {
-    Bytes bytes = picture_bytes("rgb8.png");
+    Bytes bytes = image_bytes("rgb8.png");
     put32(bytes, 16, width);
     put32(bytes, 20, height);
     mend_checksums(bytes);
@@ -161,7 +161,7 @@ TEST(Bombs, PngThatClaimsToBeLarge) {
 }
 
 TEST(Bombs, JpegThatClaimsToBeLarge) {
-  Bytes bytes = picture_bytes("420.jpg");
+  Bytes bytes = image_bytes("420.jpg");
   const uint8_t frame[] = {0xff, 0xc0};
   const auto at = std::search(bytes.begin(), bytes.end(), std::begin(frame), std::end(frame));
   ASSERT_NE(at, bytes.end());
@@ -173,7 +173,7 @@ TEST(Bombs, JpegThatClaimsToBeLarge) {
 
 TEST(Bombs, MaxPixelsIsTheLastGoodSize) {
   for (const char* name : {"420.jpg", "rgb8.png"}) {
-    const Bytes bytes = picture_bytes(name);
+    const Bytes bytes = image_bytes(name);
     EXPECT_EQ(complaint_about(bytes, {.max_pixels = 21 * 18}), "");
     EXPECT_EQ(complaint_about(bytes, {.max_pixels = 21 * 18 - 1}),
               "bomb: a picture must have at most 377 pixels, got 21 x 18 (width x height)");

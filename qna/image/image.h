@@ -1,4 +1,4 @@
-// A picture in memory.
+// An image in memory.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct Image {
   uint8_t* row(int64_t y) { return pixels.data() + y * row_bytes(); }
 };
 
-// A black picture.
+// A black image.
 Image make_image(int64_t height, int64_t width, int64_t channels);
 
-// The largest side of any picture, so that sizes in bytes are far from overflow.
+// The largest side of any image, so that sizes in bytes are far from overflow.
 inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 // Throws qna::Error that begins with `where` unless the sizes are sane and fit the pixels.

@@ -15,7 +15,7 @@
 namespace qna::image {
 namespace {
 
-// Each scan of a progressive file costs a pass over the whole picture and may take few bytes.
+// Each scan of a progressive file costs a pass over the whole image and may take few bytes.
 // Encoders write about ten.
 constexpr int kMaxScans = 200;
 
@@ -30,7 +30,7 @@ Guard& guard_of(j_common_ptr info) { return *static_cast<Guard*>(info->client_da
   guard_of(info).stop(message);
 }
 
-// Where libjpeg would warn and fill the rest with grey, the picture is not whole.
+// Where libjpeg would warn and fill the rest with grey, the image is not whole.
 void on_message(j_common_ptr info, int level) {
   const bool is_warning = level < 0;
   const auto end = std::end(kHarmlessWarnings);
@@ -65,7 +65,7 @@ constexpr int64_t kSpareFactor = 3;
 // eighths would do too, but libjpeg-turbo has no SIMD for them: they are no faster than full size.
 //
 // Only sizes that divide both sides evenly: else the last pixel would stand for a part of a pixel,
-// and the picture would be stretched and might come out of the resize one pixel longer.
+// and the image would be stretched and might come out of the resize one pixel longer.
 unsigned scaled_decoding(int64_t height, int64_t width, int64_t min_side) {
   if (min_side == 0) return 8;
   for (const unsigned divisor : {8, 4, 2}) {

@@ -1,4 +1,4 @@
-// Every value of a picture replaced by another one.
+// Every value of an image replaced by another one.
 #pragma once
 
 #include <array>

@@ -69,7 +69,7 @@ Image turn_upright(Image image, int orientation) {
       orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom =
       orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  // In pixels of the file: where the upright picture begins, and what its axes are there.
+  // In pixels of the file: where the upright image begins, and what its axes are there.
   const int64_t start = (from_right ? w - 1 : 0) + (from_bottom ? (h - 1) * w : 0);
   int64_t step_x = from_right ? -1 : 1;
   int64_t step_y = from_bottom ? -w : w;

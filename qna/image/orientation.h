@@ -1,4 +1,4 @@
-// How a camera was held, from a picture's EXIF data.
+// How a camera was held, from an image's EXIF data.
 //
 //   1 upright              5 mirrored at the diagonal from top left
 //   2 mirrored left-right  6 to be turned a quarter to the right
@@ -17,7 +17,7 @@ namespace qna::image {
 // because many cameras and programs write broken EXIF, and the pixels are what matters.
 int exif_orientation(std::span<const uint8_t> tiff);
 
-// The picture as it is meant to be seen.
+// The image as it is meant to be seen.
 Image turn_upright(Image image, int orientation);
 
 }  // namespace qna::image

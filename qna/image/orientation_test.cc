@@ -1,4 +1,4 @@
-// The EXIF parser on good, odd and hostile data. That each orientation turns the picture the right
+// The EXIF parser on good, odd and hostile data. That each orientation turns the image the right
 // way is in read_test.cc.
 #include "qna/image/orientation.h"
 

@@ -1,4 +1,4 @@
-// Pictures from JPEG and PNG files.
+// Images from JPEG and PNG files.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct ReadOptions {
   int64_t channels = 3;
 
   // 0: every pixel of the file. Otherwise the caller is going to shrink the shorter side to
-  // `min_side`, and a JPEG picture may be decoded at 1/2, 1/4 or 1/8 of its size, which is faster,
+  // `min_side`, and a JPEG image may be decoded at 1/2, 1/4 or 1/8 of its size, which is faster,
   // so long as that is exact enough; see scaled_decoding in jpeg.cc.
   int64_t min_side = 0;
 
@@ -25,7 +25,7 @@ struct ReadOptions {
 };
 
 // The kind of file is told by its first bytes, never by its name. The orientation in its EXIF data
-// is applied. Throws qna::Error that names the file for everything that is not a whole picture.
+// is applied. Throws qna::Error that names the file for everything that is not a whole image.
 Image read_image(const std::string& path, const ReadOptions& options = {});
 
 // The same for a file in memory; `name` is for messages.

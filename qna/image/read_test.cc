@@ -27,11 +27,10 @@ std::istream& operator>>(std::istream& stream, Expected& e) {
   return stream >> e.width >> e.height >> e.rgb >> e.grey;
 }
 
-void expect_picture(const std::string& name, const Expected& expected, int64_t min_side) {
+void expect_image(const std::string& name, const Expected& expected, int64_t min_side) {
   for (const int64_t channels : {3, 1}) {
     SCOPED_TRACE(fmt::format("{}, {} channels, min_side {}", name, channels, min_side));
-    const Image image =
-        read_image(picture_path(name), {.channels = channels, .min_side = min_side});
+    const Image image = read_image(image_path(name), {.channels = channels, .min_side = min_side});
     check_image(image, name);
     EXPECT_EQ(image.channels, channels);
     EXPECT_EQ(image.width, expected.width);
@@ -41,11 +40,11 @@ void expect_picture(const std::string& name, const Expected& expected, int64_t m
 }
 
 TEST(Read, EveryKindOfFileAsPillow) {
-  std::ifstream table(picture_path("pictures.txt"));
+  std::ifstream table(image_path("pictures.txt"));
   std::string name;
   Expected expected;
   int count = 0;
-  for (; table >> name >> expected; ++count) expect_picture(name, expected, 0);
+  for (; table >> name >> expected; ++count) expect_image(name, expected, 0);
   EXPECT_EQ(count, 58);  // lines of pictures.txt
 }
 
@@ -56,14 +55,14 @@ TEST(Read, ScaledDecodingAsPillowsDraft) {
     int64_t divisor;
   } rows[] = {{0, 1}, {1, 8}, {2, 8}, {3, 4},  {4, 4},
               {5, 2}, {8, 2}, {9, 1}, {16, 1}, {INT64_MAX, 1}};
-  std::ifstream table(picture_path("scaled.txt"));
+  std::ifstream table(image_path("scaled.txt"));
   std::string name;
   int64_t divisor;
   Expected expected;
   int count = 0;
   for (; table >> name >> divisor >> expected; ++count) {
     for (const auto& row : rows) {
-      if (row.divisor == divisor) expect_picture(name, expected, row.min_side);
+      if (row.divisor == divisor) expect_image(name, expected, row.min_side);
     }
   }
   EXPECT_EQ(count, 8);
@@ -72,16 +71,16 @@ TEST(Read, ScaledDecodingAsPillowsDraft) {
 // 21 x 18: no divisor leaves whole pixels, and PNG files cannot be scaled.
 TEST(Read, NoScalingThatWouldStretch) {
   for (const char* name : {"420.jpg", "rgb8.png"}) {
-    const Image image = read_image(picture_path(name), {.min_side = 1});
+    const Image image = read_image(image_path(name), {.min_side = 1});
     EXPECT_EQ(image.width, 21) << name;
     EXPECT_EQ(image.height, 18) << name;
   }
 }
 
 // Scaled decoding is close to full decoding in what it stands for, not only in its size.
-TEST(Read, ScaledDecodingKeepsThePicture) {
-  const Image full = read_image(picture_path("large.jpg"));
-  const Image half = read_image(picture_path("large.jpg"), {.min_side = 8});
+TEST(Read, ScaledDecodingKeepsTheImage) {
+  const Image full = read_image(image_path("large.jpg"));
+  const Image half = read_image(image_path("large.jpg"), {.min_side = 8});
   ASSERT_EQ(half.width * 2, full.width);
   double difference = 0;
   for (int64_t y = 0; y < half.height; ++y)
@@ -96,12 +95,12 @@ TEST(Read, ScaledDecodingKeepsThePicture) {
 }
 
 TEST(Read, TheNameDoesNotMatter) {
-  EXPECT_EQ(decode_image(picture_bytes("rgb8.png"), "x.jpg").pixels,
-            read_image(picture_path("rgb8.png")).pixels);
+  EXPECT_EQ(decode_image(image_bytes("rgb8.png"), "x.jpg").pixels,
+            read_image(image_path("rgb8.png")).pixels);
 }
 
 TEST(Read, ExtraBytesInAndBehindAJpegFileAreHarmless) {
-  const std::vector<uint8_t> bytes = picture_bytes("420.jpg");
+  const std::vector<uint8_t> bytes = image_bytes("420.jpg");
   const Image plain = decode_image(bytes, "plain");
   std::vector<uint8_t> behind = bytes;
   behind.insert(behind.end(), 100, 0x55);
@@ -116,7 +115,7 @@ std::string complaint_of(const std::string& path, const ReadOptions& options = {
 }
 
 TEST(ReadErrors, WrongOptionsAreNamed) {
-  const std::string path = picture_path("420.jpg");
+  const std::string path = image_path("420.jpg");
   EXPECT_EQ(complaint_of(path, {.channels = 2}), path + ": channels must be 1 or 3, got 2");
   EXPECT_EQ(complaint_of(path, {.min_side = -1}), path + ": min_side must be at least 0, got -1");
   EXPECT_EQ(complaint_of(path, {.max_pixels = 0}), path + ": max_pixels must be at least 1, got 0");

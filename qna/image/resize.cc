@@ -31,7 +31,7 @@ bool is_whole(double from, double to, int64_t size) {
 Image resize(const Image& image, int64_t height, int64_t width, Filter filter,
              const std::optional<Box>& given_box) {
   check_image(image, "resize");
-  // The largest picture has as many pixels as one that may be read by default.
+  // The largest image has as many pixels as one that may be read by default.
   constexpr int64_t kMaxPixels = int64_t{1} << 28;
   check(height >= 1 && width >= 1 && height <= kMaxSide && width <= kMaxSide &&
             height * width <= kMaxPixels,

@@ -29,7 +29,7 @@ void for_each_target(const std::function<void()>& work) {
 
 // tests/images/resize.txt: all ratios, tails, single pixels, boxes.
 void compare_with_pillow() {
-  std::ifstream table(picture_path("resize.txt"));
+  std::ifstream table(image_path("resize.txt"));
   int64_t height, width, channels, new_height, new_width;
   std::string filter, expected;
   Box box;
@@ -114,7 +114,7 @@ TEST(ResizeErrors, AreNamed) {
   }
 }
 
-TEST(ResizeErrors, BrokenPicture) {
+TEST(ResizeErrors, BrokenImage) {
   Image image = noise(4, 6, 3);
   image.pixels.pop_back();
   EXPECT_EQ(complaint([&] { resize(image, 2, 2, Filter::kBicubic); }),

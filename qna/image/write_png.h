@@ -1,4 +1,4 @@
-// Pictures to PNG files.
+// Images to PNG files.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ TEST(WritePng, ReadsBackTheSame) {
     }
 }
 
-// A grey picture stays one in the file: the byte behind the depth is the colour type.
+// A grey image stays one in the file: the byte behind the depth is the colour type.
 TEST(WritePng, KeepsTheNumberOfChannels) {
   EXPECT_EQ(encode_png(noise(2, 2, 1), "a.png")[25], 0);
   EXPECT_EQ(encode_png(noise(2, 2, 3), "a.png")[25], 2);

@@ -1,12 +1,12 @@
-// The SIMD forms of dense.h, self_attention.h and product.h, by Highway target.
+// The SIMD forms of dense.h, window_self_attention.h and product.h, by Highway target.
 #pragma once
 
 #include <cstdint>
 
 #include "qna/kernels/dense.h"
 #include "qna/kernels/product.h"
-#include "qna/kernels/self_attention.h"
 #include "qna/kernels/simd_targets.h"
+#include "qna/kernels/window_self_attention.h"
 
 namespace qna::kernels {
 
@@ -20,16 +20,16 @@ struct DenseKernels {
 
 DenseKernels dense_kernels(int64_t target);
 
-struct SelfAttentionKernels {
-  void (*forward)(const SelfAttentionArgs&, Runtime&) = nullptr;
+struct WindowSelfAttentionKernels {
+  void (*forward)(const WindowSelfAttentionArgs&, Runtime&) = nullptr;
 };
 
-SelfAttentionKernels self_attention_kernels(int64_t target);
+WindowSelfAttentionKernels window_self_attention_kernels(int64_t target);
 
-struct SelfAttentionBackwardKernel {
-  void (*backward)(const SelfAttentionBackwardArgs&, Runtime&) = nullptr;
+struct WindowSelfAttentionBackwardKernel {
+  void (*backward)(const WindowSelfAttentionBackwardArgs&, Runtime&) = nullptr;
 };
 
-SelfAttentionBackwardKernel self_attention_backward_kernel(int64_t target);
+WindowSelfAttentionBackwardKernel window_self_attention_backward_kernel(int64_t target);
 
 }  // namespace qna::kernels

@@ -1,10 +1,13 @@
 // halo_attention against other kernels where they compute the same, and against its formula.
 #include "qna/kernels/halo_attention.h"
 
-#include "qna/kernels/network_problem_testonly.h"
+#include "qna/kernels/sweep_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {
+
+// Both in double, rounded to float32 once.
+constexpr Tolerance kTolerance = {.absolute = 4 * 0x1p-24, .relative = 4 * 0x1p-24};
 
 struct HaloProblem {
   explicit HaloProblem(const HaloAttentionArgs& args_in, bool masked = false) : args(args_in) {
@@ -26,15 +29,15 @@ struct HaloProblem {
   int64_t table_h() const { return 2 * args.block_h + 2 * args.halo_h - args.stride_h; }
   int64_t table_w() const { return 2 * args.block_w + 2 * args.halo_w - args.stride_w; }
 
-  std::vector<double> run(int workers = 1) const {
+  Results run(int workers = 1) const {
     ThreadRuntime runtime(workers);
-    return collect_guarded<float>(queries() * features(), [&](float* out) {
+    return one_output(queries() * features(), kTolerance, [&](float* out) {
       HaloAttentionArgs all = args;
       all.q = q.data();
       all.k = k.data();
       all.v = v.data();
       all.bias = bias.data();
-      all.mask = mask.or_null();
+      all.mask = or_null(mask);
       all.out = out;
       halo_attention(all, runtime);
     });
@@ -102,9 +105,6 @@ HaloAttentionArgs sizes(int64_t batch, int64_t height, int64_t width, int64_t bl
   return args;
 }
 
-// Both in double, rounded to float32 once.
-constexpr double kTolerance = 4 * 0x1p-24;
-
 TEST(HaloAttention, MapsBlocksAndStrides) {
   for (const int64_t height : {1, 4, 9})
     for (const int64_t width : {1, 8, 13})
@@ -113,14 +113,14 @@ TEST(HaloAttention, MapsBlocksAndStrides) {
           for (const int64_t stride : {1, 2})
             for (const bool masked : {false, true}) {
               const HaloProblem problem(sizes(2, height, width, block, halo, stride), masked);
-              EXPECT_TRUE(near(problem.run(), problem.expected(), kTolerance, kTolerance))
+              EXPECT_TRUE(near(problem.run().cells(), problem.expected(), kTolerance))
                   << height << " x " << width << " block " << block << " halo " << halo
                   << " stride " << stride << " masked " << masked;
             }
 }
 
 // Without halo and stride it is self-attention in windows.
-TEST(HaloAttention, WithoutHaloSelfAttention) {
+TEST(HaloAttention, WithoutHaloWindowSelfAttention) {
   HaloAttentionArgs args = sizes(2, 6, 9, 3, 0, 1);
   args.halo_w = 0;
   args.stride_w = 1;
@@ -136,40 +136,37 @@ TEST(HaloAttention, WithoutHaloSelfAttention) {
   for (int64_t head = 0; head < 2; ++head)
     for (int64_t i = head; i < problem.bias.size(); i += 2) bias.push_back(problem.bias.data()[i]);
   ThreadRuntime runtime;
-  const std::vector<double> expected =
-      collect_guarded<float>(problem.pixels() * 10, [&](float* out) {
-        self_attention_reference({.batch = 2,
-                                  .height = 6,
-                                  .width = 9,
-                                  .heads = 2,
-                                  .head_dim = 5,
-                                  .window_h = 3,
-                                  .window_w = 6,
-                                  .qkv = qkv.data(),
-                                  .scale = problem.args.scale,
-                                  .bias = bias.data(),
-                                  .bias_h = 3,
-                                  .bias_w = 6,
-                                  .mask = problem.mask.data(),
-                                  .out = out},
-                                 runtime);
-      });
-  EXPECT_TRUE(near(problem.run(), expected, kTolerance, kTolerance));
+  const Results expected = one_output(problem.pixels() * 10, kTolerance, [&](float* out) {
+    window_self_attention_reference({.batch = 2,
+                                     .height = 6,
+                                     .width = 9,
+                                     .heads = 2,
+                                     .head_dim = 5,
+                                     .window_h = 3,
+                                     .window_w = 6,
+                                     .qkv = qkv.data(),
+                                     .scale = problem.args.scale,
+                                     .bias = bias.data(),
+                                     .bias_h = 3,
+                                     .bias_w = 6,
+                                     .mask = problem.mask.data(),
+                                     .out = out},
+                                    runtime);
+  });
+  expect_near(problem.run(), expected);
 }
 
 TEST(HaloAttention, SameBitsForAnyWorkers) {
   const HaloProblem problem(sizes(2, 9, 13, 4, 1, 1), true);
-  const std::vector<double> one = problem.run(1);
-  for (const int workers : {2, 3, 8}) EXPECT_EQ(one, problem.run(workers));
+  for (const int workers : {2, 3, 8}) EXPECT_TRUE(same_bits(problem.run(workers), problem.run()));
 }
 
 TEST(HaloAttention, ABlockWithoutKeysGivesZero) {
   HaloProblem problem(sizes(2, 9, 13, 4, 1, 1), true);
   std::fill_n(problem.mask.data() + 9 * 13, 9 * 13, 0);
-  const std::vector<double> out = problem.run();
-  EXPECT_TRUE(near(out, problem.expected(), kTolerance, kTolerance));
-  EXPECT_TRUE(std::all_of(out.begin() + static_cast<int64_t>(out.size()) / 2, out.end(),
-                          [](double v) { return v == 0; }));
+  const std::vector<double> out = problem.run().cells();
+  EXPECT_TRUE(near(out, problem.expected(), kTolerance));
+  EXPECT_EQ(part_of(out, 1, 2), std::vector<double>(out.size() / 2, 0));
 }
 
 TEST(HaloAttention, MaskedPixelsDoNotMatter) {
@@ -180,10 +177,12 @@ TEST(HaloAttention, MaskedPixelsDoNotMatter) {
     std::fill_n(problem.k.data() + n * problem.args.k_stride, 10, kNan);
     std::fill_n(problem.v.data() + n * problem.args.v_stride, 10, kInfinity);
   }
-  EXPECT_EQ(problem.run(), clean.run());
+  EXPECT_TRUE(same_bits(problem.run(), clean.run()));
 }
 
-TEST(HaloAttention, NoImage) { EXPECT_TRUE(HaloProblem(sizes(0, 9, 13, 4, 1, 1)).run(2).empty()); }
+TEST(HaloAttention, NoImage) {
+  EXPECT_TRUE(HaloProblem(sizes(0, 9, 13, 4, 1, 1)).run(2).cells().empty());
+}
 
 }  // namespace
 }  // namespace qna::kernels::testing

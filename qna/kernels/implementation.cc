@@ -1,5 +1,7 @@
 #include "qna/kernels/implementation.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -10,9 +12,9 @@
 #include "hwy/highway.h"
 #include "qna/base/error.h"
 #include "qna/kernels/dense_simd.h"
-#include "qna/kernels/layer_simd.h"
 #include "qna/kernels/mlp_branch_simd.h"
 #include "qna/kernels/network_simd.h"
+#include "qna/kernels/qna_layer_simd.h"
 #include "qna/kernels/sasa_simd.h"
 #include "qna/kernels/window_attention_simd.h"
 
@@ -23,19 +25,19 @@ template <typename T>
 KernelTable<T> reference_table() {
   return {&window_attention_forward_reference<T>,
           &window_attention_backward_reference<T>,
-          &layer_forward_reference<T>,
-          &pack_layer_reference<T>,
-          &layer_backward_reference<T>,
+          &qna_layer_forward_reference<T>,
+          &pack_qna_layer_reference<T>,
+          &qna_layer_backward_reference<T>,
           &sasa_forward_reference<T>,
           &sasa_backward_reference<T>};
 }
 
 template <typename T>
-KernelTable<T> make_table(const WindowKernelsOf<T>& window, const LayerKernelsOf<T>& layer,
-                          void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&),
+KernelTable<T> make_table(const WindowKernelsOf<T>& window, const QnALayerKernelsOf<T>& layer,
+                          void (*qna_layer_backward)(const QnALayerBackwardArgs<T>&, Runtime&),
                           void (*sasa)(const SasaArgs<T>&, Runtime&),
                           void (*sasa_backward)(const SasaBackwardArgs<T>&, Runtime&)) {
-  return {window.forward, window.backward, layer.forward, layer.pack, layer_backward,
+  return {window.forward, window.backward, layer.forward, layer.pack, qna_layer_backward,
           sasa,           sasa_backward};
 }
 
@@ -52,8 +54,8 @@ std::vector<Implementation> make_list() {
                   &dense_reference,
                   &mlp_reference,
                   &product_reference,
-                  &self_attention_reference,
-                  &self_attention_backward_reference,
+                  &window_self_attention_reference,
+                  &window_self_attention_backward_reference,
                   &mlp_branch_reference<float>,
                   &mlp_branch_backward_reference<float>,
                   &convolution_reference,
@@ -79,23 +81,22 @@ std::vector<Implementation> make_list() {
   };
   for (const Row& row : rows) {
     const WindowKernels window = window_kernels(row.target);
-    const LayerKernels layer = layer_kernels(row.target);
+    const QnALayerKernels layer = qna_layer_kernels(row.target);
     const DenseKernels dense = dense_kernels(row.target);
     const MlpBranchKernels branch = mlp_branch_kernels(row.target);
-    const LayerBackwardKernels back = layer_backward_kernels(row.target);
+    const QnALayerBackwardKernels back = qna_layer_backward_kernels(row.target);
     const SasaKernels sasa = sasa_kernels(row.target);
     const SasaBackwardKernels sasa_back = sasa_backward_kernels(row.target);
     const PoolKernels pool = pool_kernels(row.target);
     const LayerNormKernels norm = layer_norm_kernels(row.target);
     if (dense.lanes == 0) continue;  // not in this build
-    const bool is_static = row.target == HWY_STATIC_TARGET;
     // What the compiler may use anyway goes by its own name if it has one.
     const auto same = [&](const Row& other) { return other.target == HWY_STATIC_TARGET; };
     if (&row == rows && std::any_of(rows + 1, std::end(rows), same)) continue;
     list.push_back(
         {row.name,
          row.description,
-         is_static || (hwy::SupportedTargets() & row.target) != 0,
+         &row == rows || (hwy::SupportedTargets() & row.target) != 0,
          dense.lanes,
          make_table(window.float32, layer.float32, back.float32, sasa.float32, sasa_back.float32),
          make_table(window.bfloat16, layer.bfloat16, back.bfloat16, sasa.bfloat16,
@@ -105,8 +106,8 @@ std::vector<Implementation> make_list() {
          dense.dense,
          dense.mlp,
          dense.product,
-         self_attention_kernels(row.target).forward,
-         self_attention_backward_kernel(row.target).backward,
+         window_self_attention_kernels(row.target).forward,
+         window_self_attention_backward_kernel(row.target).backward,
          branch.forward,
          branch.backward,
          convolution_kernel(row.target).convolution,
@@ -123,16 +124,15 @@ std::vector<Implementation> make_list() {
 }
 
 const Implementation& find(std::string_view name, const char* where) {
-  std::string names;
+  std::vector<const char*> names;
   for (const Implementation& implementation : implementations()) {
     if (name == implementation.name) {
       check(implementation.supported, "{}: this CPU does not support the kernel '{}'", where, name);
       return implementation;
     }
-    if (!names.empty()) names += ", ";
-    names += implementation.name;
+    names.push_back(implementation.name);
   }
-  fail("{}: kernel must be one of {}, got '{}'", where, names, name);
+  fail("{}: kernel must be one of {}, got '{}'", where, fmt::join(names, ", "), name);
 }
 
 std::atomic<const Implementation*> forced{nullptr};
@@ -212,17 +212,17 @@ void window_attention_backward(const WindowAttentionBackwardArgs<T>& args, Runti
   present(chosen_table<T>().backward)(args, runtime);
 }
 template <typename T>
-void layer_forward(const LayerArgs<T>& args, Runtime& runtime) {
-  present(chosen_table<T>().layer)(args, runtime);
+void qna_layer_forward(const QnALayerArgs<T>& args, Runtime& runtime) {
+  present(chosen_table<T>().qna_layer)(args, runtime);
 }
 
 template <typename T>
-PackedWeights pack_layer(const LayerArgs<T>& args, Runtime& runtime) {
-  return owned(present(chosen_table<T>().pack_layer)(args, runtime));
+PackedWeights pack_qna_layer(const QnALayerArgs<T>& args, Runtime& runtime) {
+  return owned(present(chosen_table<T>().pack_qna_layer)(args, runtime));
 }
 template <typename T>
-void layer_backward(const LayerBackwardArgs<T>& args, Runtime& runtime) {
-  present(chosen_table<T>().layer_backward)(args, runtime);
+void qna_layer_backward(const QnALayerBackwardArgs<T>& args, Runtime& runtime) {
+  present(chosen_table<T>().qna_layer_backward)(args, runtime);
 }
 template <typename T>
 void sasa_forward(const SasaArgs<T>& args, Runtime& runtime) {
@@ -239,11 +239,11 @@ PackedWeights pack_matrix(const MatrixArgs& args, Runtime& runtime) {
 void dense(const DenseArgs& args, Runtime& runtime) { choose().dense(args, runtime); }
 void mlp(const MlpArgs& args, Runtime& runtime) { choose().mlp(args, runtime); }
 void product(const ProductArgs& args, Runtime& runtime) { choose().product(args, runtime); }
-void self_attention(const SelfAttentionArgs& args, Runtime& runtime) {
-  choose().self_attention(args, runtime);
+void window_self_attention(const WindowSelfAttentionArgs& args, Runtime& runtime) {
+  choose().window_self_attention(args, runtime);
 }
-void self_attention_backward(const SelfAttentionBackwardArgs& args, Runtime& runtime) {
-  present(choose().self_attention_backward)(args, runtime);
+void window_self_attention_backward(const WindowSelfAttentionBackwardArgs& args, Runtime& runtime) {
+  present(choose().window_self_attention_backward)(args, runtime);
 }
 void mlp_branch(const MlpBranchArgs<float>& args, Runtime& runtime) {
   present(choose().mlp_branch)(args, runtime);
@@ -280,15 +280,15 @@ void window_attention_backward(const WindowAttentionBackwardArgs<double>& args, 
   window_attention_backward_reference(args, runtime);
 }
 template <>
-void layer_forward(const LayerArgs<double>& args, Runtime& runtime) {
+void qna_layer_forward(const QnALayerArgs<double>& args, Runtime& runtime) {
   last = &implementations().front();
-  layer_forward_reference(args, runtime);
+  qna_layer_forward_reference(args, runtime);
 }
 
 template <>
-void layer_backward(const LayerBackwardArgs<double>& args, Runtime& runtime) {
+void qna_layer_backward(const QnALayerBackwardArgs<double>& args, Runtime& runtime) {
   last = &implementations().front();
-  layer_backward_reference(args, runtime);
+  qna_layer_backward_reference(args, runtime);
 }
 template <>
 void sasa_forward(const SasaArgs<double>& args, Runtime& runtime) {
@@ -304,9 +304,9 @@ void sasa_backward(const SasaBackwardArgs<double>& args, Runtime& runtime) {
 #define QNA_INSTANTIATE(T)                                                                     \
   template void window_attention_forward<T>(const WindowAttentionArgs<T>&, Runtime&);          \
   template void window_attention_backward<T>(const WindowAttentionBackwardArgs<T>&, Runtime&); \
-  template void layer_forward<T>(const LayerArgs<T>&, Runtime&);                               \
-  template PackedWeights pack_layer<T>(const LayerArgs<T>&, Runtime&);                         \
-  template void layer_backward<T>(const LayerBackwardArgs<T>&, Runtime&);                      \
+  template void qna_layer_forward<T>(const QnALayerArgs<T>&, Runtime&);                        \
+  template PackedWeights pack_qna_layer<T>(const QnALayerArgs<T>&, Runtime&);                  \
+  template void qna_layer_backward<T>(const QnALayerBackwardArgs<T>&, Runtime&);               \
   template void sasa_forward<T>(const SasaArgs<T>&, Runtime&);                                 \
   template void sasa_backward<T>(const SasaBackwardArgs<T>&, Runtime&);
 QNA_INSTANTIATE(float)

@@ -12,15 +12,15 @@
 #include "qna/kernels/dense.h"
 #include "qna/kernels/depthwise.h"
 #include "qna/kernels/instance_norm.h"
-#include "qna/kernels/layer.h"
 #include "qna/kernels/layer_norm.h"
 #include "qna/kernels/mlp_branch.h"
 #include "qna/kernels/multihead_attention.h"
 #include "qna/kernels/pool.h"
 #include "qna/kernels/product.h"
+#include "qna/kernels/qna_layer.h"
 #include "qna/kernels/sasa.h"
-#include "qna/kernels/self_attention.h"
 #include "qna/kernels/window_attention.h"
+#include "qna/kernels/window_self_attention.h"
 
 namespace qna::kernels {
 
@@ -28,9 +28,9 @@ template <typename T>
 struct KernelTable {
   void (*forward)(const WindowAttentionArgs<T>&, Runtime&);
   void (*backward)(const WindowAttentionBackwardArgs<T>&, Runtime&);
-  void (*layer)(const LayerArgs<T>&, Runtime&);
-  PackedWeights (*pack_layer)(const LayerArgs<T>&, Runtime&);
-  void (*layer_backward)(const LayerBackwardArgs<T>&, Runtime&);
+  void (*qna_layer)(const QnALayerArgs<T>&, Runtime&);
+  PackedWeights (*pack_qna_layer)(const QnALayerArgs<T>&, Runtime&);
+  void (*qna_layer_backward)(const QnALayerBackwardArgs<T>&, Runtime&);
   void (*sasa)(const SasaArgs<T>&, Runtime&);
   void (*sasa_backward)(const SasaBackwardArgs<T>&, Runtime&);
 };
@@ -48,8 +48,8 @@ struct Implementation {
   void (*dense)(const DenseArgs&, Runtime&);
   void (*mlp)(const MlpArgs&, Runtime&);
   void (*product)(const ProductArgs&, Runtime&);
-  void (*self_attention)(const SelfAttentionArgs&, Runtime&);
-  void (*self_attention_backward)(const SelfAttentionBackwardArgs&, Runtime&);
+  void (*window_self_attention)(const WindowSelfAttentionArgs&, Runtime&);
+  void (*window_self_attention_backward)(const WindowSelfAttentionBackwardArgs&, Runtime&);
   void (*mlp_branch)(const MlpBranchArgs<float>&, Runtime&);
   void (*mlp_branch_backward)(const MlpBranchBackwardArgs<float>&, Runtime&);
   void (*convolution)(const ConvolutionArgs&, Runtime&);

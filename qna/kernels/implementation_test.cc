@@ -8,16 +8,11 @@
 #include <functional>
 #include <set>
 
-#include "qna/kernels/layer_problem_testonly.h"
+#include "qna/kernels/qna_layer_problem_testonly.h"
+#include "qna/kernels/window_problem_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {
-
-// Ends with no implementation forced, also when a test fails.
-struct ForcedImplementation {
-  explicit ForcedImplementation(std::string_view name) { force_implementation(name); }
-  ~ForcedImplementation() { force_implementation(""); }
-};
 
 std::string complaint_about(std::string_view name) {
   try {
@@ -39,8 +34,8 @@ TEST(Implementation, List) {
     EXPECT_NE(std::string(implementation.description), "");
     EXPECT_GE(implementation.lanes, 1);
     const auto complete = [](const auto& table) {
-      return table.forward != nullptr && table.backward != nullptr && table.layer != nullptr &&
-             table.pack_layer != nullptr && table.layer_backward != nullptr &&
+      return table.forward != nullptr && table.backward != nullptr && table.qna_layer != nullptr &&
+             table.pack_qna_layer != nullptr && table.qna_layer_backward != nullptr &&
              table.sasa != nullptr && table.sasa_backward != nullptr;
     };
     EXPECT_TRUE(complete(implementation.float32));
@@ -48,13 +43,13 @@ TEST(Implementation, List) {
     EXPECT_TRUE(complete(implementation.float16));
     EXPECT_TRUE(implementation.pack_matrix != nullptr && implementation.dense != nullptr &&
                 implementation.mlp != nullptr && implementation.product != nullptr &&
-                implementation.self_attention != nullptr);
+                implementation.window_self_attention != nullptr);
   }
 }
 
 // Otherwise the other tests would compare nothing with the reference, and pass.
 TEST(Implementation, AtLeastOneWithVectors) {
-  EXPECT_FALSE(simd_implementations().empty());
+  EXPECT_GE(supported_implementations().size(), 2u);
   EXPECT_TRUE(std::any_of(implementations().begin(), implementations().end(),
                           [](const Implementation& implementation) {
                             return implementation.supported && implementation.lanes >= 4;
@@ -73,125 +68,91 @@ PackedWeights pack_two(Runtime& runtime) {
                      runtime);
 }
 
-// Every entry point runs what is forced. last_implementation() is first set to another one.
-TEST(Implementation, ForcedOneRuns) {
-  const WindowShape shape{.height = 4, .width = 5, .heads = 2, .head_dim = 3, .queries = 2};
-  const auto check_type = [&]<typename T>(T) {
-    const WindowProblem<T> window(shape, {});
-    const LayerProblem<T> layer(shape, {});
-    const auto set_other = [&](const char* name) {
-      const bool is_reference = name == std::string("reference");
-      ForcedImplementation other(is_reference ? simd_implementations().front()->name : "reference");
-      layer.run(&layer_forward<T>);
-      ASSERT_NE(last_implementation(), name);
-    };
-    for (const Implementation& implementation : implementations()) {
-      if (!implementation.supported) continue;
-      const std::function<void()> entries[] = {
-          [&] {
-            WindowResult result;
-            run_forward(window, &window_attention_forward<T>, result);
-          },
-          [&] {
-            WindowResult result;
-            run_backward(window, &window_attention_backward<T>, result);
-          },
-          [&] { layer.run(&layer_forward<T>); },
-          [&] {
-            float a = 2, b = 3, c = 0;
-            ThreadRuntime runtime;
-            product({1, 1, 1, &a, &b, &c}, runtime);
-            EXPECT_EQ(c, 6);
-          },
-          [&] {
-            ThreadRuntime runtime;
-            EXPECT_EQ(pack_two(runtime).owner, &implementation);
-          },
-          [&] {
-            ThreadRuntime runtime;
-            EXPECT_EQ(pack_layer(layer.args(), runtime).owner, &implementation);
-          }};
-      for (const auto& entry : entries) {
-        set_other(implementation.name);
-        ForcedImplementation forced(implementation.name);
-        EXPECT_STREQ(chosen_implementation().name, implementation.name);
-        entry();
-        EXPECT_EQ(last_implementation(), implementation.name);
-      }
-    }
-  };
-  check_type(float{});
-  check_type(BFloat16{});
-  check_type(Float16{});
+// Every entry point runs what is forced.
+template <typename T>
+class ForcedOne : public ::testing::Test {};
+using StorageTypes = ::testing::Types<float, BFloat16, Float16>;
+TYPED_TEST_SUITE(ForcedOne, StorageTypes);
+
+TYPED_TEST(ForcedOne, Runs) {
+  const WindowShape shape = Map(1, 4, 5, 2, 3, 2);
+  const WindowProblem<TypeParam> window(shape, {});
+  const QnALayerProblem<TypeParam> layer(shape, {});
+  ThreadRuntime runtime;
+  for (const std::string& name : supported_implementations()) {
+    SCOPED_TRACE(name);
+    expect_forced_runs(name, [&] { window.forward(); });
+    expect_forced_runs(name, [&] { window.backward(); });
+    expect_forced_runs(name, [&] { layer.run(); });
+    expect_forced_runs(name, [&] {
+      float a = 2, b = 3, c = 0;
+      product({1, 1, 1, &a, &b, &c}, runtime);
+      EXPECT_EQ(c, 6);
+    });
+    expect_forced_runs(name, [&] { EXPECT_EQ(pack_two(runtime).owner, &chosen_implementation()); });
+    expect_forced_runs(name, [&] {
+      EXPECT_EQ(pack_qna_layer(layer.args(), runtime).owner, &chosen_implementation());
+    });
+  }
 }
 
-// The same for those that use packed weights: what packed them was the last to run before, so it is
-// first set to another one in between.
+// The same for those that use packed weights, which the same one packed before.
 TEST(Implementation, ForcedOneRunsOnPackedWeights) {
   ThreadRuntime runtime;
-  const LayerProblem<float> layer({.height = 4, .width = 5}, {});
-  for (const Implementation& implementation : implementations()) {
-    if (!implementation.supported) continue;
-    ForcedImplementation forced(implementation.name);
-    const PackedWeights two = pack_two(runtime);
-    const PackedWeights packed_layer = pack_layer(layer.args(), runtime);
-    float x = 3, y = 0;
-    const std::function<void()> entries[] = {
-        [&] {
-          dense({.rows = 1, .x = &x, .weights = &two, .y = &y}, runtime);
-          EXPECT_EQ(y, 6);
-        },
-        [&] {
-          mlp({.rows = 1,
-               .x = &x,
-               .norm = {.wanted = false},
-               .expand = &two,
-               .activation = Activation::kRelu,
-               .contract = &two,
-               .y = &y},
-              runtime);
-          EXPECT_EQ(y, 3 + 12);
-        },
-        [&] {
-          const float qkv[] = {1, 2, 5};
-          self_attention({.batch = 1,
-                          .height = 1,
-                          .width = 1,
-                          .heads = 1,
-                          .head_dim = 1,
-                          .window_h = 1,
-                          .window_w = 1,
-                          .qkv = qkv,
-                          .scale = 1,
-                          .bias = nullptr,
-                          .bias_h = 0,
-                          .bias_w = 0,
-                          .mask = nullptr,
-                          .out = &y},
-                         runtime);
-          EXPECT_EQ(y, 5);
-        },
-        [&] {
-          layer.run(&layer_forward<float>, 1,
-                    [&](LayerArgs<float>& args) { args.packed = &packed_layer; });
-        }};
-    for (const auto& entry : entries) {
-      const bool is_reference = implementation.name == std::string("reference");
-      force_implementation(is_reference ? simd_implementations().front()->name : "reference");
-      layer.run(&layer_forward<float>);
-      ASSERT_NE(last_implementation(), implementation.name);
-      force_implementation(implementation.name);
-      entry();
-      EXPECT_EQ(last_implementation(), implementation.name);
+  const QnALayerProblem<float> layer(Map(1, 4, 5), {});
+  for (const std::string& name : supported_implementations()) {
+    SCOPED_TRACE(name);
+    PackedWeights two, packed_qna_layer;
+    {
+      ForcedImplementation forced(name);
+      two = pack_two(runtime);
+      packed_qna_layer = pack_qna_layer(layer.args(), runtime);
     }
+    float x = 3, y = 0;
+    expect_forced_runs(name, [&] {
+      dense({.rows = 1, .x = &x, .weights = &two, .y = &y}, runtime);
+      EXPECT_EQ(y, 6);
+    });
+    expect_forced_runs(name, [&] {
+      mlp({.rows = 1,
+           .x = &x,
+           .norm = {.wanted = false},
+           .expand = &two,
+           .activation = Activation::kRelu,
+           .contract = &two,
+           .y = &y},
+          runtime);
+      EXPECT_EQ(y, 3 + 12);
+    });
+    expect_forced_runs(name, [&] {
+      const float qkv[] = {1, 2, 5};
+      window_self_attention({.batch = 1,
+                             .height = 1,
+                             .width = 1,
+                             .heads = 1,
+                             .head_dim = 1,
+                             .window_h = 1,
+                             .window_w = 1,
+                             .qkv = qkv,
+                             .scale = 1,
+                             .bias = nullptr,
+                             .bias_h = 0,
+                             .bias_w = 0,
+                             .mask = nullptr,
+                             .out = &y},
+                            runtime);
+      EXPECT_EQ(y, 5);
+    });
+    expect_forced_runs(name, [&] {
+      layer.run(1, [&](QnALayerArgs<float>& args) { args.packed = &packed_qna_layer; });
+    });
   }
 }
 
 // float64 has no fused kernel, and does not pretend to.
 TEST(Implementation, DoubleRunsTheReference) {
-  ForcedImplementation forced(simd_implementations().back()->name);
-  const LayerProblem<double> layer({.height = 4, .width = 5}, {});
-  layer.run(&layer_forward<double>);
+  ForcedImplementation forced(supported_implementations().back());
+  QnALayerProblem<double>(Map(1, 4, 5), {}).run();
   EXPECT_EQ(last_implementation(), "reference");
 }
 
@@ -231,8 +192,7 @@ TEST(Implementation, FailedForceChangesNothing) {
 // Runs in a process of its own, started by the tests below, because QNA_KERNEL is read once.
 TEST(ImplementationChild, DISABLED_SaysWhatIsChosen) {
   try {
-    const LayerProblem<float> layer({.height = 4, .width = 5}, {});
-    layer.run(&layer_forward<float>);
+    QnALayerProblem<float>(Map(1, 4, 5), {}).run();
     std::printf("ran <%s>\n", std::string(last_implementation()).c_str());
   } catch (const Error& error) {
     std::printf("error <%s>\n", error.what());
@@ -267,7 +227,7 @@ TEST(Implementation, EnvironmentVariableChooses) {
 }
 
 TEST(Implementation, EmptyEnvironmentVariableIsNone) {
-  const std::string fastest = simd_implementations().back()->name;
+  const std::string fastest = supported_implementations().back();
   const std::string output = child_output("");
   EXPECT_NE(output.find("ran <" + fastest + ">"), std::string::npos) << output;
 }

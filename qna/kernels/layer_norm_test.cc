@@ -2,13 +2,12 @@
 #include "qna/kernels/layer_norm.h"
 
 #include "qna/kernels/instance_norm.h"
-#include "qna/kernels/network_problem_testonly.h"
+#include "qna/kernels/product_options_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {
 
 enum class Kind { kLayerNorm, kNormMean, kMean, kInstanceNorm };
-constexpr Kind kKinds[] = {Kind::kLayerNorm, Kind::kNormMean, Kind::kMean, Kind::kInstanceNorm};
 
 struct NormOptions {
   bool weight = true;
@@ -35,10 +34,10 @@ struct NormProblem {
 
   bool is_mean() const { return kind == Kind::kNormMean || kind == Kind::kMean; }
 
-  std::vector<double> run(const Implementation& implementation, int workers) const {
+  Results run(int workers = 1) const {
     ThreadRuntime runtime(workers);
     const int64_t outputs = is_mean() ? batch * features : x.size();
-    return collect_guarded<float>(outputs, [&](float* y) {
+    return one_output(outputs, tolerance, [&](float* y) {
       const float* g = options.weight ? weight.data() : nullptr;
       const float* s = options.bias ? bias.data() : nullptr;
       const float* from = x.data();
@@ -47,48 +46,51 @@ struct NormProblem {
         from = y;
       }
       if (kind == Kind::kLayerNorm) {
-        implementation.layer_norm({.rows = batch * positions,
-                                   .features = features,
-                                   .epsilon = options.epsilon,
-                                   .weight = g,
-                                   .bias = s,
-                                   .x = from,
-                                   .y = y},
-                                  runtime);
+        layer_norm({.rows = batch * positions,
+                    .features = features,
+                    .epsilon = options.epsilon,
+                    .weight = g,
+                    .bias = s,
+                    .x = from,
+                    .y = y},
+                   runtime);
       } else if (kind == Kind::kInstanceNorm) {
-        implementation.instance_norm({.batch = batch,
-                                      .positions = positions,
-                                      .features = features,
-                                      .epsilon = options.epsilon,
-                                      .weight = g,
-                                      .bias = s,
-                                      .activation = options.activation,
-                                      .x = from,
-                                      .y = y},
-                                     runtime);
+        instance_norm({.batch = batch,
+                       .positions = positions,
+                       .features = features,
+                       .epsilon = options.epsilon,
+                       .weight = g,
+                       .bias = s,
+                       .activation = options.activation,
+                       .x = from,
+                       .y = y},
+                      runtime);
       } else {
-        implementation.norm_mean({.batch = batch,
-                                  .positions = positions,
-                                  .features = features,
-                                  .epsilon = options.epsilon,
-                                  .weight = g,
-                                  .bias = s,
-                                  .mask = mask.or_null(),
-                                  .x = x.data(),
-                                  .y = y,
-                                  .normalize = kind == Kind::kNormMean},
-                                 runtime);
+        norm_mean({.batch = batch,
+                   .positions = positions,
+                   .features = features,
+                   .epsilon = options.epsilon,
+                   .weight = g,
+                   .bias = s,
+                   .mask = or_null(mask),
+                   .x = x.data(),
+                   .y = y,
+                   .normalize = kind == Kind::kNormMean},
+                  runtime);
       }
     });
   }
 
-  NormProblem image(int64_t b) const {
+  int64_t count() const { return batch; }
+  NormProblem alone(int64_t image) const {
     NormProblem one = *this;
     one.batch = 1;
-    one.x = x.part(b, positions * features);
-    one.mask = mask.part(b, mask.size() / batch);
+    one.x = part_of(x, image, count());
+    one.mask = part_of(mask, image, count());
     return one;
   }
+
+  void poison(int64_t n, float value) { std::fill_n(x.data() + n * features, features, value); }
 
   std::string text() const {
     return fmt::format(
@@ -103,161 +105,132 @@ struct NormProblem {
   NormOptions options;
   OddInput<float> x, weight, bias;
   OddInput<uint8_t> mask;  // empty: none
+  // A normalised value is rounded about five times by 2^-24 of itself and times a weight of order 1
+  // to 4; the statistics' roundings, of either sign, largely cancel; an activation adds a few more.
+  Tolerance tolerance = {.absolute = 4e-6, .relative = 4e-6};
 };
 
-// A normalised value is rounded about five times by 2^-24 of itself and times a weight of order 1
-// to 4; the statistics' roundings, of either sign, largely cancel; an activation adds a few more.
-constexpr double kTolerance = 4e-6;
+template <Kind kKind>
+struct Norms {
+  static constexpr bool kMean = kKind == Kind::kNormMean || kKind == Kind::kMean;
+  static constexpr bool kNormalizes = kKind != Kind::kMean;
+  static NormProblem problem(int64_t batch, int64_t positions, int64_t features,
+                             const NormOptions& options = {}) {
+    return {kKind, batch, positions, features, options};
+  }
 
-void compare(const NormProblem& problem) { compare_all(problem, kTolerance, kTolerance); }
-
-TEST(Norms, EveryFeatureTail) {
-  for (const Kind kind : kKinds)
-    for (int64_t features = 1; features <= 70 && !HasFailure(); ++features) {
-      compare({kind, 2, 1 + features % 9, features});
+  static void near(const auto& visit) {
+    for (int64_t features = 1; features <= 70; ++features) {
+      visit("feature tails", problem(2, 1 + features % 9, features));
     }
-}
-
-// Beside the positions that are added up in one part.
-TEST(Norms, Positions) {
-  for (const Kind kind : kKinds)
+    // Beside the positions that are added up in one part.
     for (const int64_t positions : {1, 2, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1000})
       for (const int64_t features : {1, 3, 16, 40}) {
-        compare({kind, 2, positions, features, {.mask = kind == Kind::kNormMean}});
-        if (HasFailure()) return;
+        visit("positions", problem(2, positions, features, {.mask = kKind == Kind::kNormMean}));
       }
-}
-
-TEST(Norms, AllOptions) {
-  for (const Kind kind : kKinds)
     for (const bool weight : {false, true})
       for (const bool bias : {false, true})
         for (const bool last : {false, true}) {
-          const bool mean = kind == Kind::kNormMean || kind == Kind::kMean;
-          compare(
-              {kind,
-               3,
-               30,
-               21,
-               {.weight = weight, .bias = bias, .mask = mean && last, .in_place = !mean && last}});
+          visit("all options", problem(3, 30, 21,
+                                       {.weight = weight,
+                                        .bias = bias,
+                                        .mask = kMean && last,
+                                        .in_place = !kMean && last}));
         }
-  for (const Activation activation : kActivations)
-    for (const bool in_place : {false, true}) {
-      compare({Kind::kInstanceNorm, 2, 300, 21, {.in_place = in_place, .activation = activation}});
-    }
-}
-
-// Far from 0 beside the spread: one rounding of x, of 2^-24 of the offset, is already in the input.
-TEST(Norms, LargeMeans) {
-  for (const Kind kind : {Kind::kLayerNorm, Kind::kNormMean, Kind::kInstanceNorm})
+    for (const Activation activation : kActivations)
+      for (const bool in_place : {false, true}) {
+        if (kKind != Kind::kInstanceNorm) continue;
+        visit("activations", problem(2, 300, 21, {.in_place = in_place, .activation = activation}));
+      }
+    // Far from 0 beside the spread: one rounding of x, of 2^-24 of the offset, is already in the
+    // input.
     for (const float offset : {1e2f, 1e4f, -1e5f}) {
-      NormProblem problem(kind, 2, 700, 48);
-      for (float& value : problem.x) value += offset;
-      SCOPED_TRACE(offset);
-      compare(problem);
+      if (!kNormalizes) continue;
+      NormProblem far = problem(2, 700, 48);
+      for (float& value : far.x) value += offset;
+      visit(fmt::format("mean of {}", offset), far);
     }
-}
-
-// One value far from the others, the first or another, in each row and of each feature.
-TEST(Norms, Outliers) {
-  for (const Kind kind : {Kind::kLayerNorm, Kind::kInstanceNorm})
+    // One value far from the others, the first or another, in each row and of each feature.
     for (const float outlier : {1e3f, 1e6f})
       for (const int64_t place : {0, 17}) {
-        NormProblem problem(kind, 2, 400, 40);
+        if (kMean) continue;
+        NormProblem spoilt = problem(2, 400, 40);
         for (int64_t n = 0; n < 2 * 400; ++n)
           for (int64_t c = 0; c < 40; ++c) {
-            const bool there = kind == Kind::kLayerNorm ? c == place : n % 400 == place;
-            if (there) problem.x[n * 40 + c] = outlier;
+            const bool there = kKind == Kind::kLayerNorm ? c == place : n % 400 == place;
+            if (there) spoilt.x[n * 40 + c] = outlier;
           }
-        SCOPED_TRACE(fmt::format("{} at {}", outlier, place));
         // LayerNorm's float32 sums hold the outlier up to 40 times, and round by 2^-24 of that.
-        compare_all(problem, 4 * kTolerance, kTolerance);
+        spoilt.tolerance.absolute *= 4;
+        visit(fmt::format("outlier {} at {}", outlier, place), spoilt);
       }
-}
+    for (const float epsilon : {1e-8f, 1e-5f, 1.0f}) {
+      NormProblem small = problem(2, 30, 20, {.epsilon = epsilon});
+      for (float& value : small.x) value *= 1e-3f;
+      visit("epsilon", small);
+    }
+  }
+
+  static void bits(const auto& visit) {
+    for (const int64_t positions : {50, 700}) {
+      visit("bits", problem(3, positions, 37, {.mask = kMean, .in_place = !kMean}));
+    }
+  }
+
+  static void masked(const auto& visit) { visit("masked", problem(2, 90, 20, {.mask = true})); }
+
+  static NormProblem nothing() { return problem(0, 5, 20); }
+};
+
+using Means = ::testing::Types<Norms<Kind::kNormMean>, Norms<Kind::kMean>>;
+using AllNorms = ::testing::Types<Norms<Kind::kLayerNorm>, Norms<Kind::kInstanceNorm>,
+                                  Norms<Kind::kNormMean>, Norms<Kind::kMean>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Norms, Operator, AllNorms);
+INSTANTIATE_TYPED_TEST_SUITE_P(Norms, MaskedOperator, Means);
 
 TEST(Norms, ConstantMapsGiveTheBias) {
   for (const Kind kind : {Kind::kLayerNorm, Kind::kNormMean, Kind::kInstanceNorm}) {
     NormProblem problem(kind, 1, 300, 20);
+    SCOPED_TRACE(problem.text());
     std::fill(problem.x.begin(), problem.x.end(), 12345.678f);
-    for (const Implementation* implementation : simd_implementations()) {
-      const std::vector<double> y = problem.run(*implementation, 1);
+    for_each_simd([&] {
+      const std::vector<double> y = problem.run().cells();
       for (size_t i = 0; i < y.size(); ++i) {
         EXPECT_EQ(y[i], static_cast<double>(problem.bias[static_cast<int64_t>(i) % 20]));
       }
-    }
+    });
   }
-}
-
-TEST(Norms, Epsilon) {
-  for (const Kind kind : {Kind::kLayerNorm, Kind::kNormMean, Kind::kInstanceNorm})
-    for (const float epsilon : {1e-8f, 1e-5f, 1.0f}) {
-      NormProblem problem(kind, 2, 30, 20, {.epsilon = epsilon});
-      for (float& value : problem.x) value *= 1e-3f;
-      compare(problem);
-    }
-}
-
-TEST(Norms, SameBitsForAnyWorkersAndAlone) {
-  for (const Kind kind : kKinds)
-    for (const int64_t positions : {50, 700}) {
-      const bool mean = kind == Kind::kNormMean || kind == Kind::kMean;
-      const NormProblem problem(kind, 3, positions, 37, {.mask = mean, .in_place = !mean});
-      expect_same_bits_for_any_workers(problem);
-      expect_same_bits_alone(problem, 3);
-    }
 }
 
 // A mean of many values near each other, to 1e-6 of it: sums are not in float32.
 TEST(Norms, MeanOfManyPositions) {
   NormProblem problem(Kind::kMean, 1, 100'000, 3, {.weight = false, .bias = false});
   for (float& value : problem.x) value = value * 0.01f + 1;
-  compare_all(problem, 0, 1e-6);
-}
-
-TEST(Norms, MaskedPositionsDoNotMatter) {
-  for (const Kind kind : {Kind::kNormMean, Kind::kMean}) {
-    const NormProblem clean(kind, 2, 90, 20, {.mask = true});
-    NormProblem problem = clean;
-    for (int64_t n = 0; n < 2 * 90; ++n) {
-      if (problem.mask[n] == 0) std::fill_n(problem.x.data() + n * 20, 20, kNan);
-    }
-    for (const Implementation& implementation : implementations()) {
-      if (!implementation.supported) continue;
-      EXPECT_EQ(clean.run(implementation, 1), problem.run(implementation, 1));
-    }
-  }
+  problem.tolerance = {.relative = 1e-6};
+  compare_all(problem);
 }
 
 TEST(Norms, AnImageWithoutPositionsGivesZero) {
   for (const Kind kind : {Kind::kNormMean, Kind::kMean}) {
     NormProblem problem(kind, 2, 90, 20, {.mask = true});
     std::fill_n(problem.mask.data() + 90, 90, 0);
-    compare(problem);
-    for (const Implementation* implementation : simd_implementations()) {
-      const std::vector<double> y = problem.run(*implementation, 1);
-      EXPECT_TRUE(std::all_of(y.begin() + 20, y.end(), [](double v) { return v == 0; }));
-      EXPECT_EQ(NormProblem(kind, 2, 0, 20).run(*implementation, 1), std::vector<double>(40, 0));
-    }
+    compare_all(problem);
+    for_each_simd([&] {
+      EXPECT_EQ(part_of(problem.run().cells(), 1, 2), std::vector<double>(20, 0));
+      EXPECT_EQ(NormProblem(kind, 2, 0, 20).run().cells(), std::vector<double>(40, 0));
+    });
   }
 }
 
 TEST(Norms, NanStaysInItsRowOrFeature) {
-  for (const Kind kind : kKinds)
+  for (const Kind kind : {Kind::kLayerNorm, Kind::kNormMean, Kind::kMean, Kind::kInstanceNorm})
     for (const float poison : {kNan, kInfinity}) {
       NormProblem problem(kind, 2, 50, 20);
       problem.x[(50 + 7) * 20 + 3] = poison;  // in the second image
-      const std::vector<double> y = problem.run(reference(), 1);
+      const std::vector<double> y = compare_all(problem).cells();
       const auto poisoned =
           std::count_if(y.begin(), y.end(), [](double v) { return !std::isfinite(v); });
       EXPECT_EQ(poisoned, kind == Kind::kInstanceNorm ? 50 : kind == Kind::kMean ? 1 : 20);
-      compare(problem);
-    }
-}
-
-TEST(Norms, Nothing) {
-  for (const Kind kind : kKinds)
-    for (const Implementation* implementation : simd_implementations()) {
-      EXPECT_TRUE(NormProblem(kind, 0, 5, 20).run(*implementation, 2).empty());
     }
 }
 

@@ -1,10 +1,10 @@
 // The second half of a block in training, forward and backward:
 //   n = (x - mean) / sqrt(variance + epsilon) over each row
 //   h = (g n + s) W1^T + b1
-//   y = x + keep (act(h) W2^T + b2)
-// where g and s are LayerNorm's scale and shift, W1 and W2 lie as linear layers have them, and keep
-// is a factor for each sample of the batch, as stochastic depth draws them. What keep drops (0) is
-// not computed: there y = x, and h is not written.
+//   y = x + drop_factor (act(h) W2^T + b2)
+// where g and s are LayerNorm's scale and shift, W1 and W2 lie as linear layers have them, and
+// drop_factor is a factor for each sample of the batch, as stochastic depth draws them. What
+// drop_factor drops (0) is not computed: there y = x, and h is not written.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct MlpBranchInputs {
   const T* bias1;        // [hidden]
   const T* weight2;      // [features, hidden]
   const T* bias2;        // [features]
-  const T* keep;         // [rows / keep_rows], or null: all 1
-  int64_t keep_rows;     // rows of one sample; divides rows
+  const T* drop_factor;  // [rows / drop_rows], or null: all 1
+  int64_t drop_rows;     // rows of one sample; divides rows
 };
 
 template <typename T>

@@ -53,8 +53,8 @@ Normalized normalize(const MlpBranchInputs<T>& in, int64_t row) {
 }
 
 template <typename T>
-double keep_of(const MlpBranchInputs<T>& in, int64_t row) {
-  return in.keep == nullptr ? 1 : in.keep[row / in.keep_rows];
+double drop_factor_of(const MlpBranchInputs<T>& in, int64_t row) {
+  return in.drop_factor == nullptr ? 1 : in.drop_factor[row / in.drop_rows];
 }
 
 }  // namespace
@@ -63,9 +63,9 @@ template <typename T>
 void mlp_branch_reference(const MlpBranchArgs<T>& args, Runtime&) {
   const MlpBranchInputs<T>& in = args.in;
   for (int64_t r = 0; r < in.rows; ++r) {
-    const double keep = keep_of(in, r);
+    const double drop_factor = drop_factor_of(in, r);
     std::vector<double> branch(in.features, 0.0);
-    if (keep != 0) {
+    if (drop_factor != 0) {
       const Normalized norm = normalize(in, r);
       branch.assign(in.bias2, in.bias2 + in.features);
       for (int64_t k = 0; k < in.hidden; ++k) {
@@ -80,7 +80,7 @@ void mlp_branch_reference(const MlpBranchArgs<T>& args, Runtime&) {
     }
     for (int64_t c = 0; c < in.features; ++c) {
       const int64_t at = r * in.features + c;
-      args.y[at] = static_cast<T>(in.x[at] + keep * branch[c]);
+      args.y[at] = static_cast<T>(in.x[at] + drop_factor * branch[c]);
     }
   }
 }
@@ -91,19 +91,19 @@ void mlp_branch_backward_reference(const MlpBranchBackwardArgs<T>& args, Runtime
   std::vector<double> norm_weight(in.features), norm_bias(in.features), bias1(in.hidden),
       bias2(in.features), weight1(in.hidden * in.features), weight2(in.hidden * in.features);
   for (int64_t r = 0; r < in.rows; ++r) {
-    const double keep = keep_of(in, r);
+    const double drop_factor = drop_factor_of(in, r);
     const T* dy = args.grad_y + r * in.features;
     std::vector<double> dx(dy, dy + in.features);
-    if (keep != 0) {
+    if (drop_factor != 0) {
       const Normalized norm = normalize(in, r);
       std::vector<double> dn(in.features);
-      for (int64_t c = 0; c < in.features; ++c) bias2[c] += keep * dy[c];
+      for (int64_t c = 0; c < in.features; ++c) bias2[c] += drop_factor * dy[c];
       for (int64_t k = 0; k < in.hidden; ++k) {
         const Activated a = activate_with_slope(args.h[r * in.hidden + k], in.activation);
         double da = 0;
         for (int64_t c = 0; c < in.features; ++c) {
-          da += keep * dy[c] * in.weight2[c * in.hidden + k];
-          weight2[c * in.hidden + k] += keep * dy[c] * a.value;
+          da += drop_factor * dy[c] * in.weight2[c * in.hidden + k];
+          weight2[c * in.hidden + k] += drop_factor * dy[c] * a.value;
         }
         const double dh = da * a.slope;
         bias1[k] += dh;

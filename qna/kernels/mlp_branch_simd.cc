@@ -23,8 +23,8 @@ using MlpInputs = MlpBranchInputs<float>;
 // cache.
 constexpr int64_t kGroupBytes = 8 << 20;
 
-inline float KeepOf(const MlpInputs& in, int64_t row) {
-  return in.keep == nullptr ? 1.0f : in.keep[row / in.keep_rows];
+inline float DropFactorOf(const MlpInputs& in, int64_t row) {
+  return in.drop_factor == nullptr ? 1.0f : in.drop_factor[row / in.drop_rows];
 }
 
 // scale: null for 1.
@@ -79,8 +79,8 @@ void MlpBranch(const MlpBranchArgs<float>& args, Runtime& runtime) {
   const MlpInputs& in = args.in;
   const int64_t features = in.features;
   const int64_t hidden = in.hidden;
-  const RowChunks cut(in.rows, in.keep, in.keep_rows, ChunkRows(features + hidden), in.rows + 1,
-                      kTileRows);
+  const RowChunks cut(in.rows, in.drop_factor, in.drop_rows, ChunkRows(features + hidden),
+                      in.rows + 1, kTileRows);
   struct Worker {
     float* normed;  // [chunk][features]
     float* active;  // [chunk][hidden]
@@ -123,16 +123,16 @@ void MlpBranch(const MlpBranchArgs<float>& args, Runtime& runtime) {
            Activate(worker.active + (block - h), hidden, block, hidden, chunk.rows, columns,
                     in.activation);
          });
-    if (in.keep == nullptr) {
+    if (in.drop_factor == nullptr) {
       Gemm(y, features, worker.active, hidden, chunk.rows, contract.matrix, {x, features});
       return;
     }
     Gemm(y, features, worker.active, hidden, chunk.rows, contract.matrix);
     for (int64_t r = 0; r < chunk.rows; ++r) {
-      const float keep = KeepOf(in, chunk.first + r);
+      const float drop_factor = DropFactorOf(in, chunk.first + r);
       const float* HWY_RESTRICT from = x + r * features;
       float* HWY_RESTRICT to = y + r * features;
-      for (int64_t c = 0; c < features; ++c) to[c] = from[c] + keep * to[c];
+      for (int64_t c = 0; c < features; ++c) to[c] = from[c] + drop_factor * to[c];
     }
   });
 }
@@ -147,7 +147,7 @@ class MlpBranchGradient {
   MlpBranchGradient(const MlpBranchBackwardArgs<float>& args, Runtime& runtime)
       : args_(args),
         in_(args.in),
-        cut_(in_.rows, in_.keep, in_.keep_rows, ChunkRows(in_.hidden + 3 * in_.features),
+        cut_(in_.rows, in_.drop_factor, in_.drop_rows, ChunkRows(in_.hidden + 3 * in_.features),
              kGroupBytes / (2 * (in_.hidden + in_.features) * int64_t{sizeof(float)}) + 1,
              kTileRows),
         sum1_(in_.hidden, in_.features, cut_.most_live),
@@ -177,7 +177,7 @@ class MlpBranchGradient {
 
  private:
   struct Worker {
-    float* grad;     // keep dy [chunk][features]
+    float* grad;     // drop_factor dy [chunk][features]
     float* normed;   // [chunk][features]
     float* factors;  // [chunk]
     float* hidden;   // da, then dh [chunk][hidden]
@@ -217,14 +217,14 @@ class MlpBranchGradient {
       return;
     }
     for (int64_t r = 0; r < chunk.rows; ++r) {
-      const float keep = KeepOf(in_, chunk.first + r);
+      const float drop_factor = DropFactorOf(in_, chunk.first + r);
       float* HWY_RESTRICT to = worker.grad + r * features;
-      for (int64_t c = 0; c < features; ++c) to[c] = keep * dy[r * features + c];
+      for (int64_t c = 0; c < features; ++c) to[c] = drop_factor * dy[r * features + c];
       AddRow(bias2, to, features);
     }
     sum2_.pack_a(chunk.position, worker.grad, features, chunk.rows);
 
-    // da = keep dy W2, dh = da act'(h)
+    // da = drop_factor dy W2, dh = da act'(h)
     Gemm(worker.hidden, hidden, worker.grad, features, chunk.rows, contract_.matrix);
     WithSlope(in_.activation, [&](const auto& function) HWY_ATTR {
       for (int64_t r = 0; r < chunk.rows; ++r) {
@@ -319,7 +319,7 @@ class MlpBranchGradient {
   const MlpInputs& in_;
   const RowChunks cut_;
   OuterSum sum1_;  // dh^T n [hidden, features]
-  OuterSum sum2_;  // (keep dy)^T act(h) [features, hidden]
+  OuterSum sum2_;  // (drop_factor dy)^T act(h) [features, hidden]
   ScratchMatrix contract_, expand_;
   float* bias1_;  // [chunks][hidden]
   float* bias2_;  // [chunks][features]

@@ -1,7 +1,7 @@
 // Attention between sequences of every implementation against the reference.
 #include "qna/kernels/multihead_attention.h"
 
-#include "qna/kernels/network_problem_testonly.h"
+#include "qna/kernels/sweep_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {
@@ -35,6 +35,8 @@ struct SequenceProblem {
     k = rows(args.batch * keys, args.k_stride, 2);
     v = rows(args.batch * keys, args.v_stride, 3);
     if (options.mask) mask = random_mask(args.batch * keys, 4);
+    // As in window_self_attention_test.cc.
+    tolerance.absolute = 20 * std::sqrt(static_cast<double>(keys + dim)) * 0x1p-24;
   }
 
   // NaN between the rows; ends with the last element but for the gap behind it.
@@ -46,40 +48,35 @@ struct SequenceProblem {
     return cells;
   }
 
-  // The outputs, then the weights.
-  std::vector<double> run(const Implementation& implementation, int workers) const {
+  Results run(int workers = 1) const {
     ThreadRuntime runtime(workers);
+    GuardedOutput<float> out("out", args.batch * args.queries * args.heads * args.head_dim);
+    GuardedOutput<float> weights("weights", args.batch * args.queries * args.keys);
     MultiheadAttentionArgs all = args;
     all.q = q.data();
     all.k = k.data();
     all.v = v.data();
-    all.mask = mask.or_null();
-    std::vector<double> weights;
-    std::vector<double> out = collect_guarded<float>(
-        args.batch * args.queries * args.heads * args.head_dim, [&](float* to) {
-          all.out = to;
-          if (!options.weights) {
-            implementation.multihead_attention(all, runtime);
-            return;
-          }
-          weights =
-              collect_guarded<float>(args.batch * args.queries * args.keys, [&](float* cells) {
-                all.weights = cells;
-                implementation.multihead_attention(all, runtime);
-              });
-        });
-    out.insert(out.end(), weights.begin(), weights.end());
-    return out;
+    all.mask = or_null(mask);
+    all.out = out.data();
+    if (options.weights) all.weights = weights.data();
+    multihead_attention(all, runtime);
+    return {tolerance, {out.take(), weights.take(options.weights ? weights.size() : 0)}};
   }
 
-  SequenceProblem image(int64_t b) const {
+  int64_t count() const { return args.batch; }
+  SequenceProblem alone(int64_t image) const {
     SequenceProblem one = *this;
     one.args.batch = 1;
-    one.q = q.part(b, q.size() / args.batch);
-    one.k = k.part(b, k.size() / args.batch);
-    one.v = v.part(b, v.size() / args.batch);
-    one.mask = mask.part(b, mask.size() / args.batch);
+    one.q = part_of(q, image, count());
+    one.k = part_of(k, image, count());
+    one.v = part_of(v, image, count());
+    one.mask = part_of(mask, image, count());
     return one;
+  }
+
+  void poison(int64_t key, float value) {
+    std::fill_n(k.data() + key * args.k_stride, args.heads * args.head_dim, value);
+    std::fill_n(v.data() + key * args.v_stride, args.heads * args.head_dim, value);
   }
 
   std::string text() const {
@@ -88,20 +85,12 @@ struct SequenceProblem {
                        options.weights, options.gap);
   }
 
-  // As in self_attention_test.cc.
-  double tolerance() const {
-    return 20 * std::sqrt(static_cast<double>(args.keys + args.head_dim)) * 0x1p-24;
-  }
-
   SequenceOptions options;
   MultiheadAttentionArgs args;  // but for the pointers
   OddInput<float> q, k, v;
   OddInput<uint8_t> mask;  // empty: none
+  Tolerance tolerance;
 };
-
-void compare(const SequenceProblem& problem, double more = 0) {
-  compare_all(problem, problem.tolerance() + more);
-}
 
 constexpr SequenceOptions kOptions[] = {
     {},
@@ -111,121 +100,86 @@ constexpr SequenceOptions kOptions[] = {
     {.batch = 2, .mask = true, .gap = 16},
 };
 
-TEST(MultiheadAttention, Sizes) {
-  size_t round = 0;  // the options take turns
-  for (const int64_t queries : {1, 5, 7, 30})
-    for (const int64_t keys : {1, 2, 16, 17, 70})
-      for (const int64_t heads : {1, 3})
-        for (const int64_t dim : {1, 3, 8, 16, 32, 40}) {
-          compare({queries, keys, heads, dim, kOptions[round++ % std::size(kOptions)]});
-          if (HasFailure()) return;
-        }
-}
+struct MultiheadAttention {
+  using Problem = SequenceProblem;
 
-TEST(MultiheadAttention, EveryTail) {
-  for (int64_t count = 1; count <= 70 && !HasFailure(); ++count)
-    for (const SequenceOptions& options : kOptions) {
-      compare({3, count, 2, 5, options});
-      compare({4, 9, 2, count, options});
+  static void near(const auto& visit) {
+    size_t round = 0;  // the options take turns
+    for (const int64_t queries : {1, 5, 7, 30})
+      for (const int64_t keys : {1, 2, 16, 17, 70})
+        for (const int64_t heads : {1, 3})
+          for (const int64_t dim : {1, 3, 8, 16, 32, 40}) {
+            visit("sizes",
+                  Problem(queries, keys, heads, dim, kOptions[round++ % std::size(kOptions)]));
+          }
+    for (int64_t count = 1; count <= 70; ++count)
+      for (const SequenceOptions& options : kOptions) {
+        visit("key tails", Problem(3, count, 2, 5, options));
+        visit("dimension tails", Problem(4, 9, 2, count, options));
+      }
+    visit("queries in many chunks", Problem(250, 1500, 2, 8, {.mask = true, .weights = true}));
+    // A NaN goes where the formula takes it, and no further; so does a score of +inf, which makes
+    // its query's outputs NaN.
+    for (const float poison : {kNan, kInfinity, -kInfinity})
+      for (const int part : {0, 1, 2}) {
+        Problem problem(9, 21, 2, 5, {.batch = 2, .weights = true});
+        OddInput<float>& rows = part == 0 ? problem.q : part == 1 ? problem.k : problem.v;
+        rows[3 * 10 + 7] = poison;
+        visit(fmt::format("{} in part {}", poison, part), problem);
+      }
+    // Products of this size are off by 2^-23 of it, and the weights by as much.
+    for (const float scale : {30.0f, 1e4f}) {
+      Problem problem(9, 21, 2, 8, {.weights = true, .scale = scale});
+      problem.tolerance.absolute += 8 * scale * 0x1p-23;
+      visit("large scores", problem);
     }
-}
-
-// Queries in many chunks.
-TEST(MultiheadAttention, ManyKeys) { compare({250, 1500, 2, 8, {.mask = true, .weights = true}}); }
-
-TEST(MultiheadAttention, SameBitsForAnyWorkersAndAlone) {
-  for (SequenceOptions options : kOptions) {
-    const SequenceProblem problem(120, 90, 4, 12, options);
-    expect_same_bits_for_any_workers(problem);
-    if (!options.weights) expect_same_bits_alone(problem, options.batch);
   }
-}
 
-// Outputs and weights of an image alone, and the outputs without the weights.
+  static void bits(const auto& visit) {
+    for (const SequenceOptions& options : kOptions) visit("bits", Problem(120, 90, 4, 12, options));
+    visit("bits", Problem(50, 90, 3, 12, {.batch = 2, .mask = true, .weights = true}));
+  }
+
+  static void masked(const auto& visit) {
+    visit("masked", Problem(9, 21, 2, 5, {.batch = 2, .mask = true, .weights = true}));
+  }
+
+  static Problem nothing() { return {9, 21, 2, 5, {.batch = 0}}; }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(MultiheadAttention, Operator, MultiheadAttention);
+INSTANTIATE_TYPED_TEST_SUITE_P(MultiheadAttention, MaskedOperator, MultiheadAttention);
+
 TEST(MultiheadAttention, WeightsChangeNothing) {
   const SequenceProblem with(50, 90, 3, 12, {.batch = 2, .mask = true, .weights = true});
   SequenceProblem without = with;
   without.options.weights = false;
-  for (const Implementation* implementation : simd_implementations()) {
-    const std::vector<double> both = with.run(*implementation, 2);
-    const std::vector<double> out = without.run(*implementation, 3);
-    EXPECT_EQ(out, std::vector<double>(both.begin(), both.begin() + out.size()));
-    const std::vector<double> second = with.image(1).run(*implementation, 1);
-    const auto half = static_cast<int64_t>(out.size()) / 2;
-    EXPECT_EQ(std::vector<double>(second.begin(), second.begin() + half),
-              std::vector<double>(out.begin() + half, out.end()));
-    const int64_t cells = 50 * 90;
-    EXPECT_EQ(std::vector<double>(second.end() - cells, second.end()),
-              std::vector<double>(both.end() - cells, both.end()));
-  }
+  for_each_simd([&] { EXPECT_TRUE(same_bits(with.run(2)["out"], without.run(3)["out"])); });
 }
 
 // Each query's weights are a mean of distributions.
 TEST(MultiheadAttention, WeightsSumToOne) {
   const SequenceProblem problem(20, 33, 3, 12, {.mask = true, .weights = true});
-  for (const Implementation* implementation : simd_implementations()) {
-    const std::vector<double> all = problem.run(*implementation, 1);
+  for_each_simd([&] {
+    const std::vector<double> weights = problem.run()["weights"];
     for (int64_t i = 0; i < 20; ++i) {
-      double sum = 0;
-      for (int64_t m = 0; m < 33; ++m) sum += all[20 * 36 + i * 33 + m];
-      EXPECT_NEAR(sum, 1, 33 * 0x1p-23);
+      EXPECT_NEAR(dot(part_of(weights, i, 20), std::vector<double>(33, 1)), 1, 33 * 0x1p-23);
     }
-  }
-}
-
-TEST(MultiheadAttention, MaskedKeysDoNotMatter) {
-  const SequenceProblem clean(9, 21, 2, 5, {.batch = 2, .mask = true, .weights = true});
-  for (const float poison : {kInfinity, kNan, -3e38f}) {
-    SequenceProblem problem = clean;
-    for (int64_t m = 0; m < 2 * 21; ++m) {
-      if (problem.mask[m] != 0) continue;
-      std::fill_n(problem.k.data() + m * 10, 10, poison);
-      std::fill_n(problem.v.data() + m * 10, 10, poison);
-    }
-    for (const Implementation& implementation : implementations()) {
-      if (!implementation.supported) continue;
-      EXPECT_EQ(problem.run(implementation, 1), clean.run(implementation, 1))
-          << implementation.name << " " << poison;
-    }
-  }
+  });
 }
 
 TEST(MultiheadAttention, AnImageWithoutKeysGivesZero) {
   SequenceProblem problem(9, 21, 2, 5, {.batch = 2, .mask = true, .weights = true});
   std::fill_n(problem.mask.data() + 21, 21, 0);
-  compare(problem);
-  for (const Implementation* implementation : simd_implementations()) {
-    const std::vector<double> all = problem.run(*implementation, 1);
-    EXPECT_TRUE(std::all_of(all.begin() + 90, all.begin() + 180, [](double v) { return v == 0; }));
-    EXPECT_EQ(SequenceProblem(9, 0, 2, 5).run(*implementation, 2), std::vector<double>(90, 0));
-  }
+  compare_all(problem);
+  for_each_simd([&] {
+    EXPECT_EQ(part_of(problem.run()["out"], 1, 2), std::vector<double>(90, 0));
+    EXPECT_EQ(SequenceProblem(9, 0, 2, 5).run(2)["out"], std::vector<double>(90, 0));
+  });
 }
 
-TEST(MultiheadAttention, Nothing) {
-  for (const Implementation* implementation : simd_implementations()) {
-    EXPECT_TRUE(SequenceProblem(9, 21, 2, 5, {.batch = 0}).run(*implementation, 2).empty());
-    EXPECT_TRUE(SequenceProblem(0, 21, 2, 5).run(*implementation, 2).empty());
-  }
-}
-
-// A NaN goes where the formula takes it, and no further; so does a score of +inf, which makes its
-// query's outputs NaN.
-TEST(MultiheadAttention, NanAndInfinity) {
-  for (const float poison : {kNan, kInfinity, -kInfinity})
-    for (const int part : {0, 1, 2}) {
-      SequenceProblem problem(9, 21, 2, 5, {.batch = 2, .weights = true});
-      OddInput<float>& rows = part == 0 ? problem.q : part == 1 ? problem.k : problem.v;
-      rows[3 * 10 + 7] = poison;
-      SCOPED_TRACE(fmt::format("{} in part {}", poison, part));
-      compare(problem);
-    }
-}
-
-// Products of this size are off by 2^-23 of it, and the weights by as much.
-TEST(MultiheadAttention, LargeScores) {
-  for (const float scale : {30.0f, 1e4f}) {
-    compare({9, 21, 2, 8, {.weights = true, .scale = scale}}, 8 * scale * 0x1p-23);
-  }
+TEST(MultiheadAttention, NoQueries) {
+  for_each_simd([] { EXPECT_TRUE(SequenceProblem(0, 21, 2, 5).run(2)["out"].empty()); });
 }
 
 }  // namespace

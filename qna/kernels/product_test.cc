@@ -1,60 +1,51 @@
 // The matrix product inside the layer, over every tail of its tiles.
 #include "qna/kernels/product.h"
 
-#include "qna/kernels/window_problem_testonly.h"
+#include "qna/kernels/sweep_testonly.h"
 
 namespace qna::kernels::testing {
 namespace {
 
-std::vector<double> run(const auto& kernel, int64_t rows, int64_t inner, int64_t columns,
-                        const std::vector<float>& a, const std::vector<float>& b, int workers = 1) {
-  ThreadRuntime runtime(workers);
-  return collect_guarded<float>(rows * columns, [&](float* c) {
-    kernel(ProductArgs{rows, inner, columns, a.data(), b.data(), c}, runtime);
-  });
-}
+struct ProductProblem {
+  ProductProblem(int64_t rows_in, int64_t inner_in, int64_t columns_in)
+      : rows(rows_in),
+        inner(inner_in),
+        columns(columns_in),
+        a(normal_floats(rows * inner, 1)),
+        b(normal_floats(inner * columns, 2)) {}
 
-void compare_all(int64_t rows, int64_t inner, int64_t columns) {
-  const std::vector<float> a = normal_floats(rows * inner, 1);
-  const std::vector<float> b = normal_floats(inner * columns, 2);
-  const std::vector<double> expected = run(&product_reference, rows, inner, columns, a, b);
-  for (const Implementation* implementation : simd_implementations()) {
-    SCOPED_TRACE(fmt::format("{} {} x {} x {}", implementation->name, rows, inner, columns));
+  Results run(int workers = 1) const {
+    ThreadRuntime runtime(workers);
     // Each of `inner` additions of terms of order 1 rounds a sum of order sqrt(inner) by 2^-24.
-    const double inner_count = static_cast<double>(inner);
-    EXPECT_TRUE(near(run(implementation->product, rows, inner, columns, a, b), expected,
-                     4 * inner_count * std::sqrt(inner_count) * 0x1p-24));
+    const double terms = static_cast<double>(inner);
+    return one_output(rows * columns, {.absolute = 4 * terms * std::sqrt(terms) * 0x1p-24},
+                      [&](float* c) {
+                        product({rows, inner, columns, a.data(), b.data(), c}, runtime);
+                      });
   }
-}
+  std::string text() const { return fmt::format("{} x {} x {}", rows, inner, columns); }
 
-TEST(Product, EveryRowAndColumnTail) {
-  for (int64_t rows = 1; rows <= 20; ++rows)
-    for (int64_t columns = 1; columns <= 20 && !HasFailure(); ++columns) {
-      compare_all(rows, 5, columns);
-    }
-}
+  int64_t rows, inner, columns;
+  std::vector<float> a, b;
+};
 
-TEST(Product, EveryInnerLength) {
-  for (int64_t inner = 1; inner <= 70 && !HasFailure(); ++inner) compare_all(7, inner, 9);
-}
+struct Product {
+  using Problem = ProductProblem;
 
-// Columns over several panels, and rows over several chunks.
-TEST(Product, Large) {
-  for (int64_t columns = 21; columns <= 150 && !HasFailure(); ++columns) {
-    compare_all(8, 3, columns);
+  static void near(const auto& visit) {
+    for (int64_t rows = 1; rows <= 20; ++rows)
+      for (int64_t columns = 1; columns <= 20; ++columns) {
+        visit("row and column tails", Problem(rows, 5, columns));
+      }
+    for (int64_t inner = 1; inner <= 70; ++inner) visit("inner lengths", Problem(7, inner, 9));
+    for (int64_t columns = 21; columns <= 150; ++columns) visit("panels", Problem(8, 3, columns));
+    for (const int64_t rows : {255, 256, 257, 513, 600}) visit("chunks", Problem(rows, 17, 33));
   }
-  for (const int64_t rows : {255, 256, 257, 513, 600}) compare_all(rows, 17, 33);
-}
+  static void bits(const auto& visit) { visit("many rows", Problem(700, 30, 40)); }
+  static Problem nothing() { return {0, 5, 6}; }
+};
 
-TEST(Product, SameBitsForAnyNumberOfWorkers) {
-  const std::vector<float> a = normal_floats(700 * 30, 1);
-  const std::vector<float> b = normal_floats(30 * 40, 2);
-  for (const Implementation* implementation : simd_implementations()) {
-    const std::vector<double> one = run(implementation->product, 700, 30, 40, a, b, 1);
-    EXPECT_EQ(one, run(implementation->product, 700, 30, 40, a, b, 2));
-    EXPECT_EQ(one, run(implementation->product, 700, 30, 40, a, b, 3));
-  }
-}
+INSTANTIATE_TYPED_TEST_SUITE_P(Product, Operator, Product);
 
 }  // namespace
 }  // namespace qna::kernels::testing

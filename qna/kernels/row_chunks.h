@@ -23,18 +23,18 @@ struct RowChunks {
     int64_t live_rows;
   };
 
-  // keep: one factor for each keep_rows rows, 0 means that they take no part; null: all do.
+  // drop_factor: one factor for each drop_rows rows, 0 means that they take no part; null: all do.
   // Chunks have at most `chunk_rows` rows; all but the last of a run a multiple of `tile`.
-  RowChunks(int64_t rows, const float* keep, int64_t keep_rows, int64_t chunk_rows,
+  RowChunks(int64_t rows, const float* drop_factor, int64_t drop_rows, int64_t chunk_rows,
             int64_t most_group_rows, int64_t tile) {
     int64_t live_rows = 0;
-    for_each_run(rows, keep, keep_rows, [&](int64_t begin, int64_t end, bool live) {
+    for_each_run(rows, drop_factor, drop_rows, [&](int64_t begin, int64_t end, bool live) {
       if (live) live_rows += end - begin;
     });
     const int64_t group_count = std::max<int64_t>(1, (live_rows - 1) / most_group_rows + 1);
     const int64_t group_rows = up((live_rows - 1) / group_count + 1, tile);
     groups.push_back({0, 0, 0});
-    for_each_run(rows, keep, keep_rows, [&](int64_t begin, int64_t end, bool live) {
+    for_each_run(rows, drop_factor, drop_rows, [&](int64_t begin, int64_t end, bool live) {
       while (begin < end) {
         if (live && groups.back().live_rows == group_rows) {
           groups.push_back({count(), count(), 0});
@@ -71,12 +71,15 @@ struct RowChunks {
 
   // Runs of samples that take part, or do not.
   template <typename Use>
-  static void for_each_run(int64_t rows, const float* keep, int64_t keep_rows, const Use& use) {
-    if (keep == nullptr) keep_rows = std::max<int64_t>(rows, 1);
-    const auto live = [&](int64_t row) { return keep == nullptr || keep[row / keep_rows] != 0; };
+  static void for_each_run(int64_t rows, const float* drop_factor, int64_t drop_rows,
+                           const Use& use) {
+    if (drop_factor == nullptr) drop_rows = std::max<int64_t>(rows, 1);
+    const auto live = [&](int64_t row) {
+      return drop_factor == nullptr || drop_factor[row / drop_rows] != 0;
+    };
     for (int64_t begin = 0; begin < rows;) {
-      int64_t end = begin + keep_rows;
-      while (end < rows && live(end) == live(begin)) end += keep_rows;
+      int64_t end = begin + drop_rows;
+      while (end < rows && live(end) == live(begin)) end += drop_rows;
       use(begin, std::min(end, rows), live(begin));
       begin = end;
     }

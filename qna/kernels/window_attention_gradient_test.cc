@@ -7,138 +7,71 @@ namespace {
 
 using Problem = WindowProblem<double>;
 
-// Large enough that rounding (1e-16 / step) stays below the truncation (step^2), small enough that
-// both are far below the tolerance.
-constexpr double kStep = 1e-5;
-constexpr double kTolerance = 2e-9;
-
-// sum of out * grad_out, whose gradient the backward pass computes.
-double loss(const Problem& p) {
-  WindowResult result;
-  run_forward(p, &window_attention_forward_reference<double>, result);
-  double sum = 0;
-  size_t i = 0;
-  for (int64_t n = 0; n < p.outputs; ++n)
-    for (int64_t head = 0; head < p.shape.heads; ++head)
-      for (int64_t dim = 0; dim < p.shape.head_dim; ++dim) {
-        sum += result.out[i++] *
-               p.grad_out[n * p.out_layout.pixel_stride + head * p.out_layout.head_stride +
-                          dim * p.out_layout.dim_stride];
+// Pointers to the cells of a map in the plain order [pixels, heads, dim].
+std::vector<double*> plain_order(std::vector<double>& cells, const WindowShape& s, int64_t pixels,
+                                 const ValueLayout& layout) {
+  std::vector<double*> all;
+  for (int64_t n = 0; n < pixels; ++n)
+    for (int64_t head = 0; head < s.heads; ++head)
+      for (int64_t dim = 0; dim < s.head_dim; ++dim) {
+        all.push_back(
+            &cells[n * layout.pixel_stride + head * layout.head_stride + dim * layout.dim_stride]);
       }
-  return sum;
+  return all;
 }
 
-double difference(Problem& p, double& cell) {
-  const double before = cell;
-  cell = before + kStep;
-  const double above = loss(p);
-  cell = before - kStep;
-  const double below = loss(p);
-  cell = before;
-  return (above - below) / (2 * kStep);
-}
-
-void check_gradients(const WindowShape& shape, const ProblemOptions& options) {
-  SCOPED_TRACE(text(shape) + " " + text(options));
-  Problem p(shape, options);
-  const WindowResult actual = run_reference(p);
-  WindowResult numeric;
-  const int64_t pixels = shape.batch * shape.height * shape.width;
-  for (int64_t n = 0; n < pixels; ++n) {
-    for (int64_t l = 0; l < shape.queries; ++l)
-      for (int64_t head = 0; head < shape.heads; ++head) {
-        numeric.grad_scores.push_back(difference(p, p.scores[p.score_index(n, l, head)]));
-      }
-    for (int64_t head = 0; head < shape.heads; ++head)
-      for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
-        numeric.grad_values.push_back(difference(p, p.values[p.value_index(n, head, dim)]));
-      }
-  }
+void check_gradients(Problem p) {
+  SCOPED_TRACE(p.text());
+  const Results gradients = p.run();
+  const std::vector<double*> grad_out = plain_order(p.grad_out, p.shape, p.outputs, p.out_layout);
+  // sum of out * grad_out, whose gradient the backward pass computes.
+  const auto loss = [&] {
+    const Results out = p.forward();
+    double sum = 0;
+    for (size_t i = 0; i < grad_out.size(); ++i) sum += out.cells()[i] * *grad_out[i];
+    return sum;
+  };
+  // A step large enough that rounding (1e-16 / step) stays below the truncation (step^2), small
+  // enough that both are far below the tolerance.
+  const auto check = [&](const char* name, const std::vector<double*>& cells) {
+    expect_gradient(name, gradients[name], cells, loss, 1e-5, {.by_scale = 2e-9});
+  };
+  std::vector<double*> scores;
+  for (int64_t n = 0; n < p.pixels(); ++n)
+    for (int64_t c = 0; c < p.shape.scores(); ++c) {
+      scores.push_back(&p.scores[n * p.score_stride + c]);
+    }
+  check("grad_scores", scores);
+  check("grad_values", plain_order(p.values, p.shape, p.pixels(), p.value_layout));
   // An absent table counts as zeros or ones; its gradient is written all the same.
-  if (p.bias.empty()) p.bias.assign(shape.taps() * shape.scores(), 0.0);
-  if (p.tap_weights.empty()) p.tap_weights.assign(shape.taps() * shape.scores(), 1.0);
-  for (double& cell : p.bias) numeric.grad_bias.push_back(difference(p, cell));
-  for (double& cell : p.tap_weights) numeric.grad_tap_weights.push_back(difference(p, cell));
-  numeric.out = actual.out;
-  expect_near(actual, numeric, kTolerance);
+  if (p.bias.empty()) p.bias.assign(p.table(), 0.0);
+  if (p.tap_weights.empty()) p.tap_weights.assign(p.table(), 1.0);
+  check("grad_bias", pointers(p.bias));
+  check("grad_tap_weights", pointers(p.tap_weights));
 }
 
 const WindowShape kShapes[] = {
-    {.kernel_h = 1, .kernel_w = 1},
-    {.height = 3,
-     .width = 4,
-     .heads = 2,
-     .head_dim = 2,
-     .queries = 2,
-     .pad_top = 1,
-     .pad_bottom = 1,
-     .pad_left = 1,
-     .pad_right = 1},
-    {.batch = 2,
-     .height = 3,
-     .width = 3,
-     .heads = 1,
-     .head_dim = 3,
-     .queries = 3,
-     .kernel_h = 2,
-     .kernel_w = 2,
-     .pad_bottom = 1,
-     .pad_right = 1},
-    {.height = 5,
-     .width = 4,
-     .heads = 2,
-     .head_dim = 1,
-     .queries = 1,
-     .kernel_h = 3,
-     .kernel_w = 2,
-     .stride_h = 2,
-     .stride_w = 3,
-     .pad_top = 2,
-     .pad_left = 1},
-    {.height = 4,
-     .width = 5,
-     .heads = 1,
-     .head_dim = 2,
-     .queries = 2,
-     .pad_top = 2,
-     .pad_bottom = 1,
-     .pad_left = 2,
-     .pad_right = 2,
-     .dilation_h = 2,
-     .dilation_w = 2},
-    {.height = 2,
-     .width = 2,
-     .heads = 1,
-     .head_dim = 2,
-     .queries = 2,
-     .kernel_h = 5,
-     .kernel_w = 5,
-     .pad_top = 2,
-     .pad_bottom = 2,
-     .pad_left = 2,
-     .pad_right = 2},
-    {.height = 1,
-     .width = 3,
-     .heads = 2,
-     .head_dim = 2,
-     .queries = 2,
-     .pad_top = 4,
-     .pad_bottom = 1,
-     .pad_left = 4,
-     .pad_right = 1},  // windows in the padding
+    Map(1, 1, 1).kernel(1, 1),
+    Map(1, 3, 4, 2, 2, 2).padded(),
+    Map(2, 3, 3, 1, 3, 3).kernel(2, 2).padding(0, 1, 0, 1),
+    Map(1, 5, 4, 2, 1, 1).kernel(3, 2).stride(2, 3).padding(2, 0, 1, 0),
+    Map(1, 4, 5, 1, 2, 2).padding(2, 1, 2, 2).dilation(2, 2),
+    Map(1, 2, 2, 1, 2, 2).kernel(5, 5).padded(),
+    Map(1, 1, 3, 2, 2, 2).padding(4, 1, 4, 1),  // windows in the padding
 };
 
 TEST(WindowAttentionGradient, ReferenceAgainstFiniteDifferences) {
   for (WindowShape shape : kShapes)
     for (int choice = 0; choice < 16; ++choice) {
       shape.separate = (choice & 1) != 0;
-      check_gradients(shape, {.bias = (choice & 2) != 0,
-                              .tap_weights = (choice & 4) != 0,
-                              .mask = (choice & 8) != 0,
-                              .values_heads_fast = choice % 3 == 0,
-                              .out_heads_fast = choice % 5 == 0,
-                              .gap = choice % 4,
-                              .seed = static_cast<uint32_t>(choice + 1)});
+      check_gradients({shape,
+                       {.bias = (choice & 2) != 0,
+                        .tap_weights = (choice & 4) != 0,
+                        .mask = (choice & 8) != 0,
+                        .values_heads_fast = choice % 3 == 0,
+                        .out_heads_fast = choice % 5 == 0,
+                        .gap = choice % 4,
+                        .seed = static_cast<uint32_t>(choice + 1)}});
       if (HasFailure()) return;
     }
 }

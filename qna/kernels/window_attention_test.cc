@@ -1,4 +1,5 @@
-// Every implementation against the reference, over shapes that fill no vector, tile or band.
+// Window attention of every implementation and dtype against the reference, over shapes that fill
+// no vector, tile or band.
 #include "qna/kernels/window_attention.h"
 
 #include "qna/kernels/window_problem_testonly.h"
@@ -6,362 +7,112 @@
 namespace qna::kernels::testing {
 namespace {
 
-// float32 rounds at 6e-8; a gradient is a sum of up to some thousand terms of order 1, half of
-// which cancel. The observed errors are below 3e-6 of the largest element.
-constexpr double kTolerance = 2e-5;
+template <typename T>
+struct WindowAttention {
+  using Problem = WindowProblem<T>;
+  static constexpr bool kFloat = std::is_same_v<T, float>;
 
-struct Row {
-  const char* what;
-  WindowShape shape;
-};
-
-// A name says what the row is for. Defaults: 1 image, 3 x 3 window, no padding.
-const Row kRows[] = {
-    {"one pixel, one tap", {.kernel_h = 1, .kernel_w = 1}},
-    {"one pixel under a padded window",
-     {.pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1}},
-    {"the usual layer",
-     {.batch = 2,
-      .height = 9,
-      .width = 13,
-      .heads = 8,
-      .head_dim = 8,
-      .queries = 2,
-      .pad_top = 1,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"full vectors, many value vectors",
-     {.height = 5,
-      .width = 11,
-      .heads = 16,
-      .head_dim = 20,
-      .queries = 2,
-      .pad_top = 1,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"more heads than any vector has lanes",
-     {.height = 4, .width = 7, .heads = 37, .head_dim = 2, .queries = 3, .pad_left = 1}},
-    {"one head, many dimensions",
-     {.height = 5, .width = 9, .heads = 1, .head_dim = 128, .queries = 2, .pad_left = 2}},
-    {"window of 7",
-     {.height = 15,
-      .width = 17,
-      .heads = 4,
-      .head_dim = 8,
-      .queries = 2,
-      .kernel_h = 7,
-      .kernel_w = 7,
-      .pad_top = 3,
-      .pad_bottom = 3,
-      .pad_left = 3,
-      .pad_right = 3}},
-    {"even window",
-     {.height = 8,
-      .width = 9,
-      .heads = 3,
-      .head_dim = 5,
-      .queries = 2,
-      .kernel_h = 2,
-      .kernel_w = 4,
-      .pad_top = 0,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 2}},
-    {"flat window",
-     {.height = 6,
-      .width = 14,
-      .heads = 4,
-      .head_dim = 4,
-      .kernel_h = 1,
-      .kernel_w = 9,
-      .pad_left = 4,
-      .pad_right = 4}},
-    {"upright window",
-     {.height = 14,
-      .width = 6,
-      .heads = 4,
-      .head_dim = 4,
-      .kernel_h = 9,
-      .kernel_w = 1,
-      .pad_top = 4,
-      .pad_bottom = 4}},
-    {"dilated",
-     {.height = 12,
-      .width = 19,
-      .heads = 6,
-      .head_dim = 5,
-      .queries = 2,
-      .pad_top = 2,
-      .pad_bottom = 2,
-      .pad_left = 3,
-      .pad_right = 3,
-      .dilation_h = 2,
-      .dilation_w = 3}},
-    {"strided",
-     {.batch = 2,
-      .height = 13,
-      .width = 22,
-      .heads = 8,
-      .head_dim = 6,
-      .queries = 2,
-      .stride_h = 2,
-      .stride_w = 2,
-      .pad_top = 1,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"stride larger than the window",
-     {.height = 20,
-      .width = 31,
-      .heads = 5,
-      .head_dim = 3,
-      .queries = 2,
-      .kernel_h = 2,
-      .kernel_w = 2,
-      .stride_h = 5,
-      .stride_w = 4,
-      .pad_top = 1,
-      .pad_left = 1}},
-    {"strided and dilated, rectangular",
-     {.height = 17,
-      .width = 23,
-      .heads = 3,
-      .head_dim = 7,
-      .queries = 4,
-      .kernel_h = 4,
-      .kernel_w = 3,
-      .stride_h = 3,
-      .stride_w = 2,
-      .pad_top = 5,
-      .pad_bottom = 1,
-      .pad_left = 0,
-      .pad_right = 6,
-      .dilation_h = 2,
-      .dilation_w = 4}},
-    {"padding above only",
-     {.height = 7, .width = 7, .heads = 2, .head_dim = 3, .queries = 2, .pad_top = 2}},
-    {"padding below only",
-     {.height = 7, .width = 7, .heads = 2, .head_dim = 3, .queries = 2, .pad_bottom = 2}},
-    {"padding left only",
-     {.height = 7, .width = 7, .heads = 2, .head_dim = 3, .queries = 2, .pad_left = 2}},
-    {"padding right only",
-     {.height = 7, .width = 7, .heads = 2, .head_dim = 3, .queries = 2, .pad_right = 2}},
-    {"window larger than the map",
-     {.height = 3,
-      .width = 4,
-      .heads = 4,
-      .head_dim = 5,
-      .queries = 2,
-      .kernel_h = 9,
-      .kernel_w = 11,
-      .pad_top = 4,
-      .pad_bottom = 4,
-      .pad_left = 5,
-      .pad_right = 5}},
-    {"windows completely in the padding",
-     {.height = 4,
-      .width = 5,
-      .heads = 3,
-      .head_dim = 4,
-      .queries = 2,
-      .pad_top = 6,
-      .pad_bottom = 7,
-      .pad_left = 8,
-      .pad_right = 5}},
-    {"windows in the padding, strided and dilated",
-     {.height = 3,
-      .width = 2,
-      .heads = 3,
-      .head_dim = 4,
-      .queries = 2,
-      .stride_h = 2,
-      .stride_w = 3,
-      .pad_top = 7,
-      .pad_bottom = 9,
-      .pad_left = 11,
-      .pad_right = 9,
-      .dilation_h = 3,
-      .dilation_w = 2}},
-    {"one row",
-     {.height = 1,
-      .width = 33,
-      .heads = 8,
-      .head_dim = 4,
-      .queries = 2,
-      .pad_top = 1,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"one column",
-     {.height = 33,
-      .width = 1,
-      .heads = 8,
-      .head_dim = 4,
-      .queries = 2,
-      .pad_top = 1,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"no image", {.batch = 0, .height = 5, .width = 5, .heads = 3, .head_dim = 2, .queries = 2}},
-    {"more images than the backward has tasks",
-     {.batch = 35,
-      .height = 3,
-      .width = 4,
-      .heads = 2,
-      .head_dim = 3,
-      .queries = 2,
-      .pad_top = 1,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"tall: many bands with shared rows",
-     {.height = 83,
-      .width = 5,
-      .heads = 2,
-      .head_dim = 3,
-      .queries = 2,
-      .kernel_h = 5,
-      .pad_top = 2,
-      .pad_bottom = 2,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"tall and strided: bands that share no row",
-     {.height = 90,
-      .width = 4,
-      .heads = 2,
-      .head_dim = 3,
-      .queries = 2,
-      .kernel_h = 2,
-      .stride_h = 3,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"rows below the last window",
-     {.height = 30,
-      .width = 9,
-      .heads = 2,
-      .head_dim = 3,
-      .queries = 2,
-      .stride_h = 7,
-      .stride_w = 5}},
-    {"wide: column strips in the forward pass",
-     {.height = 5,
-      .width = 700,
-      .heads = 8,
-      .head_dim = 4,
-      .queries = 2,
-      .pad_top = 1,
-      .pad_bottom = 1,
-      .pad_left = 1,
-      .pad_right = 1}},
-    {"wide, one row, strips with padding on both sides",
-     {.height = 1,
-      .width = 900,
-      .heads = 16,
-      .head_dim = 8,
-      .queries = 1,
-      .kernel_h = 7,
-      .kernel_w = 7,
-      .stride_w = 2,
-      .pad_top = 3,
-      .pad_bottom = 3,
-      .pad_left = 70,
-      .pad_right = 90}},
-};
-
-void compare_all(const WindowShape& shape, const ProblemOptions& options) {
-  const WindowProblem<float> problem(shape, options);
-  const WindowResult expected = run_reference(problem);
-  for (const Implementation* implementation : simd_implementations()) {
-    SCOPED_TRACE(std::string(implementation->name) + " " + text(shape) + " " + text(options));
-    expect_near(run_implementation(*implementation, problem), expected, kTolerance);
-  }
-}
-
-// All of bias, tap weights and mask, both output kinds, and the layouts in turn.
-void sweep_options(WindowShape shape) {
-  for (int choice = 0; choice < 16; ++choice) {
-    shape.separate = (choice & 8) != 0;
-    compare_all(shape, {.bias = (choice & 1) != 0,
-                        .tap_weights = (choice & 2) != 0,
-                        .mask = (choice & 4) != 0,
-                        .values_heads_fast = (choice % 3) == 1,
-                        .out_heads_fast = (choice % 5) >= 3,
-                        .gap = choice % 7 == 6 ? 5 : 0,
-                        .seed = static_cast<uint32_t>(choice + 1)});
-    if (::testing::Test::HasFailure()) return;  // one report is enough
-  }
-}
-
-TEST(WindowAttention, Table) {
-  for (const Row& row : kRows) {
-    SCOPED_TRACE(row.what);
-    sweep_options(row.shape);
-    if (HasFailure()) return;
-  }
-}
-
-// A map with border, interior and tile tails for the sweeps below.
-WindowShape sweep_shape() {
-  return {.height = 4,
-          .width = 9,
-          .heads = 3,
-          .head_dim = 3,
-          .queries = 2,
-          .pad_top = 1,
-          .pad_bottom = 1,
-          .pad_left = 1,
-          .pad_right = 1};
-}
-
-TEST(WindowAttention, EveryHeadTail) {
-  WindowShape shape = sweep_shape();
-  for (shape.heads = 1; shape.heads <= 20 && !HasFailure(); ++shape.heads) sweep_options(shape);
-}
-
-TEST(WindowAttention, EveryDimensionTail) {
-  for (const int64_t heads : {1, 3, 8}) {
-    WindowShape shape = sweep_shape();
-    shape.heads = heads;
-    for (shape.head_dim = 1; shape.head_dim <= 40; ++shape.head_dim) {
-      for (const bool separate : {false, true}) {
-        shape.separate = separate;
-        compare_all(shape, {.mask = shape.head_dim % 2 == 0,
-                            .values_heads_fast = shape.head_dim % 3 == 0,
-                            .out_heads_fast = shape.head_dim % 3 == 1,
-                            .gap = shape.head_dim % 4});
-        if (HasFailure()) return;
-      }
+  // All of bias, tap weights and mask, both output kinds, and the layouts in turn. 16 bits are
+  // about loading and storing: they take one choice for each shape.
+  static void options(const auto& visit, const char* what, WindowShape shape, int64_t turn) {
+    for (int choice = 0; choice < 16; ++choice) {
+      if (!kFloat && choice != turn % 16) continue;
+      shape.separate = (choice & 8) != 0;
+      visit(what, Problem(shape, {.bias = (choice & 1) != 0,
+                                  .tap_weights = (choice & 2) != 0,
+                                  .mask = (choice & 4) != 0,
+                                  .values_heads_fast = choice % 3 == 1,
+                                  .out_heads_fast = choice % 5 >= 3,
+                                  .gap = choice % 7 == 6 ? 5 : 0,
+                                  .seed = static_cast<uint32_t>(choice + 1)}));
     }
   }
-}
 
-TEST(WindowAttention, EveryQueryTail) {
-  WindowShape shape = sweep_shape();
-  for (shape.queries = 1; shape.queries <= 5 && !HasFailure(); ++shape.queries) {
-    sweep_options(shape);
+  static void near(const auto& visit) {
+    int64_t turn = 0;
+    for (const WindowRow& row : kWindowRows) {
+      options(visit, row.what, row.shape, turn++);
+      visit(row.what, Problem(row.shape, {.mask = row.shape.width > 100}));
+    }
+    RandomShapes random(kFloat ? 2022 : 16);
+    for (int round = 0; round < (kFloat ? 400 : 120); ++round) {
+      const WindowShape shape = random.shape();
+      visit("random", Problem(shape, random_window_options(random)));
+    }
+    // Border, interior and tile tails.
+    const Map map = Map(1, 4, 9, 3, 3, 2).padded();
+    WindowShape shape = map;
+    for (shape.heads = 1; shape.heads <= 20; ++shape.heads)
+      options(visit, "head tail", shape, shape.heads);
+    shape = map;
+    for (shape.queries = 1; shape.queries <= 5; ++shape.queries)
+      options(visit, "query tail", shape, shape.queries);
+    shape = map;
+    for (const int64_t heads : {1, 3, 8})
+      for (const bool separate : {false, true})
+        for (int64_t dim = 1; dim <= 40; ++dim) {
+          shape.heads = heads, shape.head_dim = dim, shape.separate = separate;
+          visit("dimension tail", Problem(shape, {.mask = dim % 2 == 0,
+                                                  .values_heads_fast = dim % 3 == 0,
+                                                  .out_heads_fast = dim % 3 == 1,
+                                                  .gap = dim % 4}));
+        }
+    // The windows of a row are done in tiles of four where all their taps lie on the map.
+    shape = map;
+    for (shape.width = 1; shape.width <= 14; ++shape.width)
+      for (shape.stride_w = 1; shape.stride_w <= 4; ++shape.stride_w)
+        for (shape.dilation_w = 1; shape.dilation_w <= 2; ++shape.dilation_w) {
+          shape.pad_right = std::max<int64_t>(1, shape.span_w() - shape.width - shape.pad_left);
+          visit("width tail", Problem(shape, {.mask = shape.width % 3 == 0}));
+        }
   }
-}
 
-// The windows of a row are done in tiles of four where all their taps lie on the map.
-TEST(WindowAttention, EveryWidthTail) {
-  WindowShape shape = sweep_shape();
-  for (shape.width = 1; shape.width <= 14; ++shape.width)
-    for (shape.stride_w = 1; shape.stride_w <= 4; ++shape.stride_w)
-      for (shape.dilation_w = 1; shape.dilation_w <= 2; ++shape.dilation_w) {
-        shape.pad_right = std::max<int64_t>(1, shape.span_w() - shape.width - shape.pad_left);
-        compare_all(shape, {.mask = shape.width % 3 == 0});
-        if (HasFailure()) return;
-      }
-}
-
-TEST(WindowAttention, RandomShapes) {
-  RandomProblems random(2022);
-  for (int round = 0; round < 400 && !HasFailure(); ++round) {
-    const WindowShape shape = random.shape();
-    compare_all(shape, random.options());
+  static void bits(const auto& visit) {
+    for (const WindowRow& row : kBandRows) {
+      if (!kFloat && row.shape.width > 100) continue;
+      WindowShape shape = row.shape;
+      shape.separate = row.upsample > 1;
+      visit(row.what, Problem(shape, {.mask = true}));
+    }
   }
+
+  static void masked(const auto& visit) {
+    WindowShape shape = Map(2, 7, 15, 5, 3, 3).padded();
+    for (const bool separate : {false, true}) {
+      shape.separate = separate;
+      visit("masked", Problem(shape, {.mask = true}));
+    }
+  }
+
+  static Problem nothing() { return {Map(0, 5, 5, 3, 2, 2), {}}; }
+};
+
+using AllTypes =
+    ::testing::Types<WindowAttention<float>, WindowAttention<BFloat16>, WindowAttention<Float16>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, Operator, AllTypes);
+INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, MaskedOperator, AllTypes);
+
+// The gradients of scores and values do not depend on other images. (Those of the tables are sums
+// over images.) One image more or less changes the cut into bands, so this compares batches of
+// equal cut.
+TEST(WindowAttention, GradientsDoNotDependOnOtherImages) {
+  const WindowShape shape = Map(4, 21, 9, 3, 4, 2).padded();
+  const WindowProblem<float> before(shape, {.seed = 1});
+  const WindowProblem<float> other(shape, {.seed = 2});
+  WindowProblem<float> after = before;  // images 0 and 1 stay, 2 and 3 are replaced
+  const auto replace_half = [](std::vector<float>& cells, const std::vector<float>& by) {
+    std::copy(by.begin() + by.size() / 2, by.end(), cells.begin() + cells.size() / 2);
+  };
+  replace_half(after.scores, other.scores);
+  replace_half(after.values, other.values);
+  replace_half(after.grad_out, other.grad_out);
+  for_each_simd([&] {
+    const Results a = before.run(), b = after.run();
+    for (const char* name : {"out", "grad_scores", "grad_values"}) {
+      EXPECT_TRUE(same_bits(part_of(a[name], 0, 2), part_of(b[name], 0, 2))) << name;
+      EXPECT_FALSE(same_bits(part_of(a[name], 1, 2), part_of(b[name], 1, 2))) << name;
+    }
+  });
 }
 
 }  // namespace

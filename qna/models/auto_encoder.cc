@@ -6,7 +6,7 @@
 
 #include "qna/base/error.h"
 #include "qna/nn/norm.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
 
 namespace qna::models {
 namespace {
@@ -103,7 +103,7 @@ class QnAResampleImpl final : public torch::nn::Cloneable<QnAResampleImpl>, publ
     norm_ = register_module("norm", nn::layer_norm(options_.in_features));
     qna_ = register_module("qna", nn::QnA(options_));
     // Every query of every head begins with places of its own. With zeros all would see the mean of
-    // the window, and without connections around the layers little of the picture would get
+    // the window, and without connections around the layers little of the image would get
     // through: they would learn far more slowly.
     const torch::NoGradGuard no_grad;
     qna_->relative_bias.normal_(0, 2);
@@ -188,7 +188,7 @@ Tensor AutoEncoderImpl::decode(const Tensor& code, int64_t height, int64_t width
   Tensor map = code;
   for (const auto& layer : *decoder) {
     stride /= config_.factor;
-    // What the picture does not need is cut at once, not when it has become large.
+    // What the image does not need is cut at once, not when it has become large.
     map = dynamic_cast<Resample&>(*layer)
               .forward(map)
               .slice(1, 0, positions(height))

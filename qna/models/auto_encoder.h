@@ -25,7 +25,7 @@ class AutoEncoderImpl : public torch::nn::Cloneable<AutoEncoderImpl> {
   torch::Tensor forward(const torch::Tensor& x);
   // -> [B, h, w, widths.back()], h and w rounded up
   torch::Tensor encode(const torch::Tensor& x);
-  // Cut to the picture's size, which the code must cover.
+  // Cut to the image's size, which the code must cover.
   torch::Tensor decode(const torch::Tensor& code, int64_t height, int64_t width);
 
   void reset() override;

@@ -34,7 +34,7 @@ std::vector<AutoEncoderConfig> all_kinds() {
   return configs;
 }
 
-TEST(AutoEncoder, EveryKindKeepsTheSizeOfAnyPicture) {
+TEST(AutoEncoder, EveryKindKeepsTheSizeOfAnyImage) {
   for (const AutoEncoderConfig& config : all_kinds()) {
     SCOPED_TRACE(to_json(config).dump());
     AutoEncoder model(config);
@@ -51,7 +51,7 @@ TEST(AutoEncoder, EveryKindKeepsTheSizeOfAnyPicture) {
   }
 }
 
-TEST(AutoEncoder, ACodeCoversItsPicture) {
+TEST(AutoEncoder, ACodeCoversItsImage) {
   AutoEncoder model(AutoEncoderConfig{.widths = {8, 16, 12}, .heads = 4});
   const Tensor code = torch::randn({1, 3, 2, 12});
   EXPECT_EQ(model->decode(code, 9, 8).sizes(), (std::vector<int64_t>{1, 9, 8, 3}));
@@ -62,7 +62,7 @@ TEST(AutoEncoder, ACodeCoversItsPicture) {
 }
 
 // Even behind many layers, what is cut off is cut before it is large.
-TEST(AutoEncoder, SixteenLayersOnASmallPicture) {
+TEST(AutoEncoder, SixteenLayersOnASmallImage) {
   AutoEncoder model(AutoEncoderConfig{.widths = std::vector<int64_t>(17, 4), .heads = 4});
   EXPECT_EQ(model->forward(torch::randn({1, 8, 8, 3})).sizes(), (std::vector<int64_t>{1, 8, 8, 3}));
 }
@@ -82,7 +82,7 @@ TEST(AutoEncoder, ParametersAreCountedAndGetGradients) {
   }
 }
 
-// Trained a little on one picture, each kind comes near to it.
+// Trained a little on one image, each kind comes near to it.
 TEST(AutoEncoder, EveryKindLearns) {
   for (const AutoEncoderConfig& config : all_kinds()) {
     if (config.factor != 2) continue;

@@ -1,7 +1,7 @@
 #include "qna/models/detr.h"
 
 #include "qna/base/error.h"
-#include "qna/ops/geometry.h"
+#include "qna/base/text.h"
 
 namespace qna::models {
 namespace {
@@ -133,7 +133,7 @@ void DetrImpl::reset() {
 DetrFeatures DetrImpl::forward_features(const torch::Tensor& x, const torch::Tensor& mask) {
   qna::check(!mask.defined() || (mask.dim() == 3 && mask.scalar_type() == torch::kBool),
              "Detr: mask must be bool [batch, height, width], got {}",
-             mask.defined() ? ops::sizes_text(mask.sizes()) : "");
+             mask.defined() ? in_brackets(mask.sizes()) : "");
   // A mask costs time even where it hides nothing, as in a batch of one image.
   const torch::Tensor pixels = mask.defined() && mask.all().item<bool>() ? torch::Tensor() : mask;
   const torch::Tensor map = backbone().forward(x, pixels);

@@ -11,6 +11,7 @@
 
 #include "qna/config/detectors.h"
 #include "qna/config/detr_cost.h"
+#include "qna/config/network.h"
 #include "qna/ops/tensors_testonly.h"
 
 namespace qna::models {

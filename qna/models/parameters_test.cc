@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "qna/config/detectors.h"
+#include "qna/config/network.h"
 #include "qna/config/registry.h"
 #include "qna/models/auto_encoder.h"
 #include "qna/models/detr.h"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/config/blocks.h"
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
@@ -221,15 +222,15 @@ torch::Tensor resize_window_table(const torch::Tensor& table, std::array<int64_t
 // One window over the whole image; its tables, made for the trained size, are resized to the image.
 torch::Tensor ClassificationHeadImpl::attend(const torch::Tensor& normed,
                                              const torch::Tensor& mask) {
-  const ops::LayerParameters parameters = qna->parameters_for_layer();
+  const ops::QnALayerParameters parameters = qna->parameters_for_layer();
   const auto run = [&](const torch::Tensor& map, const torch::Tensor& taking_part) {
-    ops::LayerParameters resized = parameters;
+    ops::QnALayerParameters resized = parameters;
     ops::WindowGeometry geometry = qna->geometry();
     geometry.kernel_size = {map.size(1), map.size(2)};
     for (auto* table : {&resized.bias, &resized.tap_weights}) {
       if (table->has_value()) *table = resize_window_table(**table, {map.size(1), map.size(2)});
     }
-    return ops::layer(map, resized, optional(taking_part), geometry).flatten(1);
+    return ops::qna_layer(map, resized, optional(taking_part), geometry).flatten(1);
   };
   return torch::cat(nn::on_each_image(normed, mask, run));
 }
@@ -309,14 +310,14 @@ torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const
 void QnAViTImpl::check_images(const torch::Tensor& x, const torch::Tensor& mask) const {
   qna::check(x.defined() && x.dim() == 4 && x.size(3) == config_.in_channels,
              "QnAViT: images must be [batch, height, width, {}], got {}", config_.in_channels,
-             x.defined() ? ops::sizes_text(x.sizes()) : "an undefined tensor");
+             x.defined() ? in_brackets(x.sizes()) : "an undefined tensor");
   qna::check(x.is_floating_point(), "QnAViT: images must be of a floating type");
   qna::check(x.size(1) >= 1 && x.size(2) >= 1, "QnAViT: images must not be empty, got {}",
-             ops::sizes_text(x.sizes()));
+             in_brackets(x.sizes()));
   qna::check(!mask.defined() ||
                  (mask.scalar_type() == torch::kBool && mask.sizes() == x.sizes().slice(0, 3)),
-             "QnAViT: mask must be bool of {}, got {}", ops::sizes_text(x.sizes().slice(0, 3)),
-             mask.defined() ? ops::sizes_text(mask.sizes()) : "");
+             "QnAViT: mask must be bool of {}, got {}", in_brackets(x.sizes().slice(0, 3)),
+             mask.defined() ? in_brackets(mask.sizes()) : "");
 }
 
 torch::Tensor QnAViTImpl::run_stages(const torch::Tensor& x, const torch::Tensor& mask,

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "qna/config/network.h"
 #include "qna/models/cost_testonly.h"
 #include "qna/ops/tensors_testonly.h"
 #include "tests/support/random_config.h"

@@ -4,9 +4,9 @@
 #include <torch/nn/init.h>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/config/layers.h"
 #include "qna/nn/mask.h"
-#include "qna/ops/geometry.h"
 
 namespace qna::models {
 namespace {
@@ -144,12 +144,12 @@ torch::Tensor ResNetImpl::mask_of(const torch::Tensor& mask) const {
 torch::Tensor ResNetImpl::forward_features(const torch::Tensor& x, const torch::Tensor& mask) {
   qna::check(x.defined() && x.dim() == 4 && x.size(3) == 3 && x.size(1) > 0 && x.size(2) > 0,
              "ResNet: images must be [batch, height, width, 3], got {}",
-             x.defined() ? ops::sizes_text(x.sizes()) : "an undefined tensor");
+             x.defined() ? in_brackets(x.sizes()) : "an undefined tensor");
   qna::check(x.is_floating_point(), "ResNet: images must be of a floating type");
   qna::check(!mask.defined() ||
                  (mask.scalar_type() == torch::kBool && mask.sizes() == x.sizes().slice(0, 3)),
-             "ResNet: mask must be bool of {}, got {}", ops::sizes_text(x.sizes().slice(0, 3)),
-             mask.defined() ? ops::sizes_text(mask.sizes()) : "");
+             "ResNet: mask must be bool of {}, got {}", in_brackets(x.sizes().slice(0, 3)),
+             mask.defined() ? in_brackets(mask.sizes()) : "");
   const auto outside_at = [&](int64_t stride) {
     return mask.defined() ? every(mask, stride).logical_not().unsqueeze(1) : mask;
   };

@@ -7,8 +7,9 @@
 #include "qna/nn/drop_path.h"
 #include "qna/nn/init.h"
 #include "qna/nn/mask.h"
-#include "qna/ops/layer.h"
+#include "qna/ops/fused.h"
 #include "qna/ops/mlp_branch.h"
+#include "qna/ops/qna_layer.h"
 
 namespace qna::nn {
 namespace {
@@ -92,13 +93,13 @@ torch::Tensor BlockImpl::forward_mix(const torch::Tensor& x, const torch::Tensor
 torch::Tensor BlockImpl::forward(const torch::Tensor& input, const torch::Tensor& mask) {
   const torch::Tensor x = zero_masked(input, mask);
   torch::Tensor y;
-  if (qna && ops::layer_branch_is_fused(x)) {
-    const ops::LayerBranch branch{
+  if (qna && ops::is_fused(ops::OperatorClass::kBranch, {x})) {
+    const ops::QnALayerBranch branch{
         .epsilon = kNormEpsilon,
-        .keep =
+        .drop_factor =
             skip ? std::nullopt : optional(drop_path_factors(x, options_.drop_path, is_training())),
         .residual = !skip};
-    y = ops::layer_branch(x, folded_layer(), optional(mask), qna->geometry(), branch);
+    y = ops::qna_layer_branch(x, folded_layer(), optional(mask), qna->geometry(), branch);
     if (skip) y = y + skipped(x);
   } else {
     y = forward_mix(x, mask);
@@ -120,8 +121,8 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& input, const torch::Tensor
 }
 
 // The layer's parameters with the scale and shift of the norm before it and of layer scale inside.
-ops::LayerParameters BlockImpl::folded_layer() const {
-  ops::LayerParameters p = qna->parameters_for_layer();
+ops::QnALayerParameters BlockImpl::folded_layer() const {
+  ops::QnALayerParameters p = qna->parameters_for_layer();
   // A shift of the scores is the same for all taps, and the softmax takes it out again.
   const torch::Tensor value_shift = torch::einsum("c,chd->hd", {norm1->bias, p.value_weight});
   p.value_bias = p.value_bias.has_value() ? *p.value_bias + value_shift : value_shift;

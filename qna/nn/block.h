@@ -16,7 +16,7 @@
 #include "qna/nn/halo_attention.h"
 #include "qna/nn/mlp.h"
 #include "qna/nn/norm.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
 #include "qna/nn/sasa.h"
 #include "qna/nn/window_self_attention.h"
 
@@ -53,7 +53,7 @@ class BlockImpl : public torch::nn::Cloneable<BlockImpl> {
   torch::Tensor skipped(const torch::Tensor& x) const;  // through the skip connection
   // What the skip connection's product is taken of.
   torch::Tensor skip_input(const torch::Tensor& x) const;
-  ops::LayerParameters folded_layer() const;
+  ops::QnALayerParameters folded_layer() const;
 
   BlockOptions options_;
   config::BlockShape shape_;

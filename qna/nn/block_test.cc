@@ -1,23 +1,14 @@
 // Blocks: the fused kernels against float64, masks, batches, wrong options.
 #include "qna/nn/block.h"
 
-#include <gtest/gtest.h>
-#include <torch/types.h>
-#include <torch/utils.h>
-
-#include <limits>
-
-#include "qna/kernels/implementation.h"
-#include "qna/ops/tensors_testonly.h"
+#include "qna/nn/mixer_testonly.h"
 
 namespace qna::nn {
 namespace {
 
+using namespace qna::nn::testing;
 using kernels::Activation;
-using ops::testing::expect_complaint;
 using ops::testing::ForcedImplementation;
-using ops::testing::near;
-using torch::Tensor;
 
 struct Case {
   std::string what;
@@ -188,10 +179,6 @@ Tensor holes(int64_t height, int64_t width) {
   return mask;
 }
 
-Tensor at_valid(const Tensor& y, const Tensor& mask) {
-  return mask.defined() ? y.masked_fill(~mask.unsqueeze(-1), 0) : y;
-}
-
 // The mask of a block's output.
 Tensor output_mask(const Block& block, const Tensor& mask) {
   if (!mask.defined() || !block->skip) return mask;
@@ -208,15 +195,22 @@ Tensor output_mask(const Block& block, const Tensor& mask) {
                                    : ::testing::AssertionFailure() << "not the same bits";
 }
 
-// Against float64. A block is a chain of four products of at most 208 terms, which round at 6e-8
-// each, and weights that were folded into each other before: 2e-5 of the largest element.
-TEST(Block, WithAndWithoutGradients) {
-  torch::manual_seed(41);
+// check(case, block, x) for every case, which then has a name in messages.
+template <typename Check>
+void each_case(uint64_t seed, int64_t batch, const Check& check) {
+  torch::manual_seed(seed);
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.what);
     Block block = make(c.options);
-    const int64_t features = in_features(c.options);
-    const Tensor x = torch::randn({3, c.height, c.width, features}) * 2 + 0.5;
+    check(c, block, torch::randn({batch, c.height, c.width, in_features(c.options)}));
+  }
+}
+
+// Against float64. A block is a chain of four products of at most 208 terms, which round at 6e-8
+// each, and weights that were folded into each other before: 2e-5 of the largest element.
+TEST(Block, WithAndWithoutGradients) {
+  each_case(41, 3, [](const Case& c, Block& block, const Tensor& normal) {
+    const Tensor x = normal * 2 + 0.5;
     const auto exact_block = std::dynamic_pointer_cast<BlockImpl>(block->clone());
     exact_block->to(torch::kDouble);
     for (const bool with_mask : {false, true}) {
@@ -238,20 +232,16 @@ TEST(Block, WithAndWithoutGradients) {
         EXPECT_TRUE(near(at_valid(fused, out_mask), exact, 2e-5)) << name;
       }
     }
-  }
+  });
 }
 
 TEST(Block, TakesViews) {
-  torch::manual_seed(42);
   torch::NoGradGuard no_grad;
-  for (const Case& c : cases()) {
-    SCOPED_TRACE(c.what);
-    Block block = make(c.options);
-    const int64_t features = in_features(c.options);
-    const Tensor x = torch::randn({2, features, c.width, c.height}).permute({0, 3, 2, 1});
+  each_case(42, 2, [](const Case&, Block& block, const Tensor& plain) {
+    const Tensor x = plain.permute({0, 3, 2, 1}).contiguous().permute({0, 3, 2, 1});
     EXPECT_TRUE(same_or_near(block, block->forward(x), block->forward(x.contiguous())));
     EXPECT_EQ(block->forward(x.slice(0, 0, 0)).size(0), 0);  // a batch of none
-  }
+  });
 }
 
 TEST(Block, RandomDepthInTrainingOnly) {
@@ -293,55 +283,23 @@ TEST(Block, StrideDropsOnlyTheMlp) {
   EXPECT_LT(equal, 50);
 }
 
-// What stands at masked places, NaN too, changes nothing elsewhere, and gradients stay finite.
 TEST(Block, MaskedPlacesHaveNoInfluence) {
-  torch::manual_seed(46);
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const Case& c : cases()) {
-    Block block = make(c.options);
-    const int64_t features = in_features(c.options);
-    const Tensor x = torch::randn({3, c.height, c.width, features});
+  each_case(46, 3, [](const Case& c, Block& block, const Tensor& x) {
     const Tensor mask = holes(c.height, c.width);
-    const Tensor out_mask = output_mask(block, mask);
-    const Tensor expected = at_valid(block->forward(x, mask), out_mask).detach();
-    Tensor expected_fused;
-    {
-      torch::NoGradGuard no_grad;
-      expected_fused = at_valid(block->forward(x, mask), out_mask);
-    }
-    for (const double garbage : {nan, 1e30}) {
-      SCOPED_TRACE(::testing::Message() << c.what << ", " << garbage);
-      const Tensor dirty = x.masked_fill(~mask.unsqueeze(-1), garbage).requires_grad_();
-      block->zero_grad();
-      const Tensor y = at_valid(block->forward(dirty, mask), out_mask);
-      EXPECT_TRUE(torch::equal(y, expected));
-      y.square().sum().backward();
-      for (const auto& item : block->named_parameters()) {
-        EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
-      }
-      EXPECT_TRUE(dirty.grad().isfinite().all().item<bool>());
-      EXPECT_EQ(at_valid(dirty.grad(), ~mask).abs().max().item<double>(), 0);
-      torch::NoGradGuard no_grad;
-      EXPECT_TRUE(torch::equal(at_valid(block->forward(dirty, mask), out_mask), expected_fused));
-    }
-  }
+    expect_no_influence_of_masked(block, x, mask, output_mask(block, mask));
+  });
 }
 
 // Images share nothing: alone or in a batch our kernels give the same bits.
 TEST(Block, ImagesOfABatchAreIndependent) {
-  torch::manual_seed(47);
   torch::NoGradGuard no_grad;
-  for (const Case& c : cases()) {
-    SCOPED_TRACE(c.what);
-    Block block = make(c.options);
-    const int64_t features = in_features(c.options);
-    const Tensor x = torch::randn({5, c.height, c.width, features});
+  each_case(47, 5, [](const Case&, Block& block, const Tensor& x) {
     const Tensor y = block->forward(x);
     for (int64_t i = 0; i < 5; ++i) {
       EXPECT_TRUE(same_or_near(block, block->forward(x.slice(0, i, i + 1)), y.slice(0, i, i + 1)))
           << i;
     }
-  }
+  });
 }
 
 TEST(Block, LayerScale) {
@@ -354,39 +312,30 @@ TEST(Block, LayerScale) {
 }
 
 TEST(Block, OtherTypes) {
-  torch::manual_seed(48);
-  for (const Case& c : cases()) {
-    SCOPED_TRACE(c.what);
-    Block block = make(c.options);
-    const int64_t features = in_features(c.options);
-    const Tensor x = torch::randn({1, c.height, c.width, features});
-    torch::NoGradGuard no_grad;
+  torch::NoGradGuard no_grad;
+  each_case(48, 1, [](const Case&, Block& block, const Tensor& x) {
     const Tensor expected = block->forward(x);
     block->to(torch::kBFloat16);
     const Tensor rounded = block->forward(x.to(torch::kBFloat16));
     EXPECT_EQ(rounded.scalar_type(), torch::kBFloat16);
     // Weights, input and every step in between rounded at 2^-9.
     EXPECT_TRUE(near(rounded, expected, 0.06));
-  }
+  });
 }
 
 TEST(Block, WrongOptions) {
   const QnAOptions qna{.in_features = 8};
   const WindowSelfAttentionOptions attention{.features = 8};
-  expect_complaint([&] { Block(BlockOptions{}); }, {"exactly one", "qna", "attention", "mixer"});
-  expect_complaint([&] { Block(BlockOptions{.qna = qna, .attention = attention}); },
-                   {"exactly one"});
-  expect_complaint([&] { Block(BlockOptions{.qna = qna, .drop_path = 1}); },
-                   {"drop_path", "below 1", "got 1"});
-  expect_complaint([&] { Block(BlockOptions{.qna = qna, .drop_path = -0.5}); },
-                   {"drop_path", "at least 0", "got -0.5"});
-  expect_complaint([&] { Block(BlockOptions{.qna = qna, .mlp_ratio = 0}); },
-                   {"mlp_ratio", "got 0"});
-  expect_complaint([&] { Block(BlockOptions{.qna = qna, .mlp_ratio = 0.01}); },
-                   {"mlp_ratio", "got 0.01"});
-  expect_complaint(
-      [&] { Block(BlockOptions{.qna = QnAOptions{.in_features = 8, .features = 16}}); },
-      {"without stride", "8", "got 16"});
+  const auto wrong = [](const BlockOptions& options, std::initializer_list<const char*> words) {
+    expect_complaint([&] { Block block(options); }, words);
+  };
+  wrong({}, {"exactly one", "qna", "attention", "mixer"});
+  wrong({.qna = qna, .attention = attention}, {"exactly one"});
+  wrong({.qna = qna, .drop_path = 1}, {"drop_path", "below 1", "got 1"});
+  wrong({.qna = qna, .drop_path = -0.5}, {"drop_path", "at least 0", "got -0.5"});
+  wrong({.qna = qna, .mlp_ratio = 0}, {"mlp_ratio", "got 0"});
+  wrong({.qna = qna, .mlp_ratio = 0.01}, {"mlp_ratio", "got 0.01"});
+  wrong({.qna = QnAOptions{.in_features = 8, .features = 16}}, {"without stride", "8", "got 16"});
 }
 
 }  // namespace

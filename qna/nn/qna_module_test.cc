@@ -7,10 +7,9 @@
 #include <cmath>
 #include <sstream>
 
-#include "qna/base/error.h"
-#include "qna/kernels/implementation.h"
 #include "qna/nn/init.h"
-#include "qna/nn/qna.h"
+#include "qna/nn/qna_layer.h"
+#include "qna/ops/tensors_testonly.h"
 
 namespace qna::nn {
 namespace {
@@ -153,16 +152,12 @@ TEST(QnAModule, PrettyPrint) {
 TEST(QnAModule, FusedKernelWithoutGradients) {
   QnA layer(QnAOptions{.in_features = 8, .heads = 2});
   const torch::Tensor x = torch::randn({1, 5, 6, 8});
-  for (const kernels::Implementation& implementation : kernels::implementations()) {
-    if (!implementation.supported) continue;
-    kernels::force_implementation(implementation.name);
-    {
-      c10::InferenceMode guard;
-      layer(x);
-    }
-    EXPECT_EQ(kernels::last_implementation(), implementation.name);
+  for (const std::string& name : ops::testing::supported_implementations()) {
+    const ops::testing::ForcedImplementation forced(name);
+    c10::InferenceMode guard;
+    layer(x);
+    EXPECT_EQ(kernels::last_implementation(), name);
   }
-  kernels::force_implementation("");
 }
 
 struct Mistake {
@@ -196,34 +191,21 @@ TEST(QnAModule, WrongOptions) {
   };
   for (const Mistake& mistake : mistakes) {
     SCOPED_TRACE(mistake.what);
-    std::string said;
-    try {
-      QnA layer(mistake.options);
-    } catch (const Error& error) {
-      said = error.what();
-    }
-    EXPECT_EQ(said.rfind("QnA: ", 0), 0u) << said;
-    for (const char* word : mistake.words) {
-      EXPECT_NE(said.find(word), std::string::npos) << "no '" << word << "' in: " << said;
-    }
+    const std::string said = ops::testing::complaint([&] { QnA layer(mistake.options); });
+    EXPECT_TRUE(said.starts_with("QnA: ")) << said;
+    ops::testing::expect_words(said, mistake.words);
   }
 }
 
 TEST(QnAModule, WrongInputs) {
   QnA layer(QnAOptions{.in_features = 8, .heads = 2});
-  const auto said = [&](const torch::Tensor& x, const torch::Tensor& mask = {}) -> std::string {
-    try {
-      layer(x, mask);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+  const auto wrong = [&](const torch::Tensor& x, const torch::Tensor& mask, const char* word) {
+    ops::testing::expect_complaint([&] { layer(x, mask); }, {word});
   };
-  EXPECT_NE(said(torch::randn({1, 5, 6, 7})).find("[1, 5, 6, 7]"), std::string::npos);
-  EXPECT_NE(said(torch::randn({5, 6, 8})).find("[5, 6, 8]"), std::string::npos);
-  EXPECT_NE(said({}).find("undefined"), std::string::npos);
-  EXPECT_NE(said(torch::randn({1, 5, 6, 8}), torch::ones({1, 5, 5}, torch::kBool)).find("mask"),
-            std::string::npos);
+  wrong(torch::randn({1, 5, 6, 7}), {}, "[1, 5, 6, 7]");
+  wrong(torch::randn({5, 6, 8}), {}, "[5, 6, 8]");
+  wrong({}, {}, "undefined");
+  wrong(torch::randn({1, 5, 6, 8}), torch::ones({1, 5, 5}, torch::kBool), "mask");
   // As many queries as up-sampling needs may be said, or left out as 0.
   EXPECT_NO_THROW(QnA(QnAOptions{.in_features = 8, .queries = 9, .upsample = 3}));
   EXPECT_NO_THROW(QnA(QnAOptions{.in_features = 8, .queries = 0, .upsample = 3}));

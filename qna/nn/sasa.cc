@@ -48,7 +48,7 @@ torch::Tensor SasaImpl::window_centers(const torch::Tensor& x) const {
     const int64_t behind = half[2 * axis + 1] - padding[2 * axis + 1];
     const int64_t end = x.size(1 + axis) - behind;
     check(before < end, "{}: the window must fit into the padded map, got x of {}", kSasaName,
-          ops::sizes_text(x.sizes()));
+          in_brackets(x.sizes()));
     centers = centers.slice(1 + axis, before, end, options_.stride[axis]);
   }
   return centers;

@@ -9,7 +9,7 @@
 #include "qna/nn/mask.h"
 #include "qna/nn/mixer.h"
 #include "qna/nn/query_projection.h"
-#include "qna/ops/self_attention.h"
+#include "qna/ops/window_self_attention.h"
 
 namespace qna::nn {
 namespace {
@@ -115,8 +115,8 @@ torch::Tensor WindowSelfAttentionImpl::attend_fused(const torch::Tensor& qkv,
     for (const Range& columns : cut(qkv.size(2), shift[1])) {
       const torch::Tensor keys = part(mask, rows, columns);
       parts.push_back(
-          ops::self_attention(part(qkv, rows, columns), options_.heads, window, bias,
-                              keys.defined() ? std::make_optional(keys) : std::nullopt));
+          ops::window_self_attention(part(qkv, rows, columns), options_.heads, window, bias,
+                                     keys.defined() ? std::make_optional(keys) : std::nullopt));
     }
     bands.push_back(join(parts, 2));
   }

@@ -185,11 +185,11 @@ at::Tensor spread_queries(const at::Tensor& z, int64_t upsample) {
       .flatten(1, 2);
 }
 
-at::Tensor layer_composite(const at::Tensor& x, const at::Tensor& score_weight,
-                           const at::Tensor& value_weight, const OptionalTensor& value_bias,
-                           const at::Tensor& out_weight, const OptionalTensor& out_bias,
-                           const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                           const OptionalTensor& mask, const WindowShape& s, int64_t upsample) {
+at::Tensor qna_layer_composite(const at::Tensor& x, const at::Tensor& score_weight,
+                               const at::Tensor& value_weight, const OptionalTensor& value_bias,
+                               const at::Tensor& out_weight, const OptionalTensor& out_bias,
+                               const OptionalTensor& bias, const OptionalTensor& tap_weights,
+                               const OptionalTensor& mask, const WindowShape& s, int64_t upsample) {
   const at::ScalarType type = compute_type(x);
   at::Tensor input = x.to(type);
   // Masked pixels may hold anything; it must not reach the gradients of the weights either.

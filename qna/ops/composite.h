@@ -21,12 +21,12 @@ at::Tensor window_attention_gather(const at::Tensor& scores, const at::Tensor& v
                                    const OptionalTensor& mask, const kernels::WindowShape& shape);
 
 // The layer around window_attention_composite. Arguments as for layer, already checked.
-at::Tensor layer_composite(const at::Tensor& x, const at::Tensor& score_weight,
-                           const at::Tensor& value_weight, const OptionalTensor& value_bias,
-                           const at::Tensor& out_weight, const OptionalTensor& out_bias,
-                           const OptionalTensor& bias, const OptionalTensor& tap_weights,
-                           const OptionalTensor& mask, const kernels::WindowShape& shape,
-                           int64_t upsample);
+at::Tensor qna_layer_composite(const at::Tensor& x, const at::Tensor& score_weight,
+                               const at::Tensor& value_weight, const OptionalTensor& value_bias,
+                               const at::Tensor& out_weight, const OptionalTensor& out_bias,
+                               const OptionalTensor& bias, const OptionalTensor& tap_weights,
+                               const OptionalTensor& mask, const kernels::WindowShape& shape,
+                               int64_t upsample);
 
 // [B, OH, OW, s * s, features] -> [B, OH * s, OW * s, features].
 at::Tensor spread_queries(const at::Tensor& z, int64_t upsample);

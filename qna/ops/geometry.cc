@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <sstream>
-
 #include "qna/base/error.h"
 
 namespace qna::ops {
@@ -12,19 +10,13 @@ namespace {
 template <size_t kCount>
 std::array<int64_t, kCount> numbers(at::IntArrayRef list, const char* name, const char* caller) {
   check(list.size() == kCount, "{}: {} must have {} numbers, got {}", caller, name, kCount,
-        sizes_text(list));
+        in_brackets(list));
   std::array<int64_t, kCount> out;
   std::copy(list.begin(), list.end(), out.begin());
   return out;
 }
 
 }  // namespace
-
-std::string sizes_text(at::IntArrayRef sizes) {
-  std::ostringstream out;
-  out << sizes;
-  return out.str();
-}
 
 WindowGeometry make_geometry(at::IntArrayRef kernel_size, at::IntArrayRef stride,
                              at::IntArrayRef padding, at::IntArrayRef dilation,
@@ -75,13 +67,13 @@ void check_rank(const at::Tensor& tensor, int64_t rank, const char* layout, cons
                 const char* caller) {
   check(tensor.defined(), "{}: {} must be a tensor {}, got an undefined one", caller, name, layout);
   check(tensor.dim() == rank, "{}: {} must have {} dimensions {}, got {} with shape {}", caller,
-        name, rank, layout, tensor.dim(), sizes_text(tensor.sizes()));
+        name, rank, layout, tensor.dim(), in_brackets(tensor.sizes()));
 }
 
 void check_sizes(const at::Tensor& tensor, at::IntArrayRef sizes, const char* layout,
                  const char* name, const char* caller) {
   check(tensor.sizes() == sizes, "{}: {} must be {} = {}, got {}", caller, name, layout,
-        sizes_text(sizes), sizes_text(tensor.sizes()));
+        in_brackets(sizes), in_brackets(tensor.sizes()));
 }
 
 void check_sizes(const OptionalTensor& tensor, at::IntArrayRef sizes, const char* layout,
@@ -118,12 +110,6 @@ OptionalTensor check_mask(const OptionalTensor& mask, const kernels::WindowShape
   if (!mask.has_value() || !mask->defined()) return std::nullopt;
   check_mask_type(mask, shape, caller);
   return mask->to(at::kBool).contiguous();
-}
-
-bool has_fused_kernel(const at::Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return tensor.device().is_cpu() &&
-         (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
 }  // namespace qna::ops

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "qna/base/text.h"
 #include "qna/kernels/window_shape.h"
 
 namespace qna::ops {
@@ -37,9 +38,6 @@ kernels::WindowShape make_shape(int64_t batch, int64_t height, int64_t width, in
                                 int64_t heads, int64_t head_dim, const WindowGeometry& geometry,
                                 bool separate, const char* caller);
 
-// "[2, 3, 4]"
-std::string sizes_text(at::IntArrayRef sizes);
-
 // Checks of one argument each; all throw qna::Error that names argument, rule and what was seen.
 void check_rank(const at::Tensor& tensor, int64_t rank, const char* layout, const char* name,
                 const char* caller);
@@ -56,8 +54,5 @@ void check_mask_type(const OptionalTensor& mask, const kernels::WindowShape& sha
 // The checked mask as contiguous bool, or nothing.
 OptionalTensor check_mask(const OptionalTensor& mask, const kernels::WindowShape& shape,
                           const char* caller);
-
-// The fused kernels serve these; everything else goes through the composite form.
-bool has_fused_kernel(const at::Tensor& tensor);
 
 }  // namespace qna::ops

@@ -1,4 +1,4 @@
-// The second half of a block with gradients: x + keep mlp(norm(x)).
+// The second half of a block with gradients: x + drop_factor mlp(norm(x)).
 #pragma once
 
 #include "qna/kernels/dense.h"
@@ -17,16 +17,17 @@ struct MlpBranchParameters {
   double epsilon = 1e-6;
 };
 
-// x [B, ..., features]; keep [B]: a factor for each sample, 0 drops the branch there; optional.
+// x [B, ..., features]; drop_factor [B]: a factor for each sample, 0 drops the branch there;
+// optional.
 //
 // In float32 on the CPU, outside autocast, the fused kernels of kernels/mlp_branch.h run, which
 // keep x and the hidden features before the activation for the backward pass. Elsewhere, and for
 // gradients of gradients, the same by ATen operators.
 at::Tensor mlp_branch(const at::Tensor& x, const MlpBranchParameters& parameters,
-                      const OptionalTensor& keep);
+                      const OptionalTensor& drop_factor);
 
 // The ATen form, for every device and dtype, differentiable any number of times.
 at::Tensor mlp_branch_composite(const at::Tensor& x, const MlpBranchParameters& parameters,
-                                const OptionalTensor& keep);
+                                const OptionalTensor& drop_factor);
 
 }  // namespace qna::ops

@@ -1,149 +1,94 @@
-// The MLP branch as an operator: fused against the ATen form in float64, gradients of gradients,
-// dtypes without a kernel, and what it complains about.
+// The MLP branch as an operator: its row of the sweep.
 #include "qna/ops/mlp_branch.h"
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/utils.h>
 
-#include "qna/ops/tensors_testonly.h"
+#include "qna/ops/operator_sweep_testonly.h"
 
 namespace qna::ops::testing {
 namespace {
 
 using kernels::Activation;
 
-struct Inputs {
-  std::vector<at::Tensor> tensors;  // x and the six parameters
-  OptionalTensor keep;
+// A map of one column is a row of tokens: [B, tokens, features].
+Arguments random_mlp_branch(const Case& c) {
+  const auto [batch, height, width] = c.map;
+  const int64_t features = c.widths.in, hidden = c.widths.out;
+  Arguments in{{random_map("x", {batch, height, width, features}),
+                random_table("norm_weight", {features}), random_table("norm_bias", {features}),
+                random_weight("weight1", {hidden, features}, features),
+                random_table("bias1", {hidden}),
+                random_weight("weight2", {features, hidden}, hidden),
+                random_table("bias2", {features}), drop_factor(c)}};
+  if (width == 1) in["x"] = in["x"].squeeze(2);
+  return in;
+}
 
-  static Inputs random(at::IntArrayRef x_sizes, int64_t hidden, bool with_keep) {
-    torch::manual_seed(5);
-    const int64_t features = x_sizes.back();
-    const auto weight = [](int64_t out, int64_t in) {
-      return torch::randn({out, in}) / std::sqrt(static_cast<double>(in));
-    };
-    Inputs inputs{{torch::randn(x_sizes), torch::randn({features}), torch::randn({features}),
-                   weight(hidden, features), torch::randn({hidden}), weight(features, hidden),
-                   torch::randn({features})},
-                  std::nullopt};
-    if (with_keep) {
-      inputs.keep = torch::ones({x_sizes[0]}) * 1.25;
-      inputs.keep->index_put_({0}, 0.0);
+Function by_mlp(decltype(mlp_branch)* form) {
+  return [form](const Arguments& in, const Case& c) {
+    return form(in["x"],
+                {in["norm_weight"], in["norm_bias"], in["weight1"], in["bias1"], in["weight2"],
+                 in["bias2"], c.parts.activation},
+                in.optional("drop_factor"));
+  };
+}
+
+std::vector<Case> mlp_cases() {
+  std::vector<Case> cases = {
+      Case("small", {2, 3, 3}, {.in = 16, .out = 32}, k3x3, {.drop_factor = true}),
+      Case("tokens", {2, 6, 1}, {.in = 12, .out = 20}, k3x3, {.drop_factor = true}),
+      Case("no factor", {2, 4, 5}, {.in = 16, .out = 24})};
+  const std::pair<const char*, Activation> activations[] = {{"none", Activation::kNone},
+                                                            {"gelu_tanh", Activation::kGeluTanh},
+                                                            {"gelu", Activation::kGelu},
+                                                            {"relu", Activation::kRelu},
+                                                            {"silu", Activation::kSilu}};
+  for (const bool factor : {false, true}) {
+    for (const auto& [what, activation] : activations) {
+      cases.push_back(Case(what, {3, 5, 4}, {.in = 24, .out = 56}, k3x3,
+                           {.drop_factor = factor, .activation = activation}));
     }
-    return inputs;
   }
-  Inputs as(at::ScalarType type) const {
-    Inputs copy;
-    for (const at::Tensor& tensor : tensors) copy.tensors.push_back(leaf(tensor, type));
-    if (keep.has_value()) copy.keep = keep->to(type);
-    return copy;
-  }
-  MlpBranchParameters parameters(Activation activation) const {
-    return {tensors[1], tensors[2], tensors[3], tensors[4], tensors[5], tensors[6], activation};
-  }
-};
-
-using Function = at::Tensor (*)(const at::Tensor&, const MlpBranchParameters&,
-                                const OptionalTensor&);
-
-// The output, then the gradients of all inputs.
-std::vector<at::Tensor> with_gradients(Function function, const Inputs& inputs, at::ScalarType type,
-                                       Activation activation = Activation::kGeluTanh) {
-  const Inputs in = inputs.as(type);
-  const at::Tensor y = function(in.tensors[0], in.parameters(activation), in.keep);
-  torch::manual_seed(6);
-  y.backward(torch::randn(y.sizes()).to(type));
-  std::vector<at::Tensor> all = {y};
-  for (const at::Tensor& tensor : in.tensors) all.push_back(tensor.grad());
-  return all;
+  return cases;
 }
 
-TEST(MlpBranchOp, FusedIsTheCompositeForm) {
-  for (const bool with_keep : {false, true})
-    for (const Activation activation : {Activation::kNone, Activation::kGeluTanh, Activation::kGelu,
-                                        Activation::kRelu, Activation::kSilu})
-      for (const std::string& name : supported_implementations()) {
-        SCOPED_TRACE(name);
-        const ForcedImplementation forced(name);
-        const Inputs inputs = Inputs::random({3, 5, 4, 24}, 56, with_keep);
-        const auto expected = with_gradients(mlp_branch_composite, inputs, at::kDouble, activation);
-        const auto actual = with_gradients(mlp_branch, inputs, at::kFloat, activation);
-        EXPECT_EQ(kernels::last_implementation(), name);
-        expect_all_near(actual, expected, 1e-5);
-      }
-}
-
-TEST(MlpBranchOp, OtherDtypesAndAutocast) {
-  const Inputs inputs = Inputs::random({2, 3, 3, 16}, 32, true);
-  const auto expected = with_gradients(mlp_branch_composite, inputs, at::kDouble);
-  expect_all_near(with_gradients(mlp_branch, inputs, at::kDouble), expected, 1e-12);
-  // bfloat16 has 8 bits; the norm's gradients are sums of rounded terms.
-  expect_all_near(with_gradients(mlp_branch, inputs, at::kBFloat16), expected, 0.1);
-  const Autocast autocast(at::kBFloat16);
-  const auto lowered = with_gradients(mlp_branch, inputs, at::kFloat);
-  EXPECT_FALSE(same(lowered[0], expected[0].to(at::kFloat)));
-  expect_all_near(lowered, expected, 0.05);
-}
-
-TEST(MlpBranchOp, DoubleBackward) {
-  const auto second = [](Function function, const Inputs& inputs, at::ScalarType type) {
-    const Inputs in = inputs.as(type);
-    const at::Tensor y = function(in.tensors[0], in.parameters(Activation::kGeluTanh), in.keep);
-    const auto first = torch::autograd::grad({y.pow(2).sum()}, in.tensors, {}, std::nullopt,
-                                             /*create_graph=*/true);
-    at::Tensor sum = torch::zeros({}, type);
-    for (const at::Tensor& gradient : first) sum = sum + gradient.pow(2).sum();
-    return torch::autograd::grad({sum}, in.tensors);
+Operator mlp_branch_operator() {
+  return {
+      .name = "mlp_branch",
+      .cases = mlp_cases(),
+      .large = {Case("many tokens", {4, 300, 1}, {.in = 32, .out = 128}, k3x3,
+                     {.drop_factor = true})},
+      .random = random_mlp_branch,
+      .run = by_mlp(mlp_branch),
+      .composite = by_mlp(mlp_branch_composite),
+      .definition = by_mlp(mlp_branch_composite),
+      // Without a kernel for 16 bits every step rounds; the norm's gradients are sums of rounded
+      // terms.
+      .tolerances = {.output = 1e-5,
+                     .gradient = 1e-5,
+                     .second = 1e-4,
+                     .autocast_output = 0.05,
+                     .autocast_gradient = 0.05,
+                     .half_output = 25,
+                     .half_gradient = 25,
+                     .half_inference = 25},
+      .type_under_autocast = at::kFloat,  // that of x, which is added
+      .types_of_kernels = {at::kFloat},
+      .mistaken = Case("", {2, 3, 1}, {.in = 8, .out = 12}, k3x3, {.drop_factor = true}),
+      .mistakes = {{"rank of x",
+                    [](Arguments& in, Case&) { in["x"] = torch::zeros({8}); },
+                    {"x", "[8]"}},
+                   {"norm_weight",
+                    [](Arguments& in, Case&) { in["norm_weight"] = torch::zeros({7}); },
+                    {"norm_weight", "[8]", "[7]"}},
+                   {"weight2",
+                    [](Arguments& in, Case&) { in["weight2"] = in["weight2"].t(); },
+                    {"weight2", "[8, 12]", "[12, 8]"}},
+                   {"drop_factor",
+                    [](Arguments& in, Case&) { in["drop_factor"] = torch::zeros({3}); },
+                    {"drop_factor", "[2]", "[3]"}}},
   };
-  const Inputs inputs = Inputs::random({2, 6, 12}, 20, true);
-  expect_all_near(second(mlp_branch, inputs, at::kFloat),
-                  second(mlp_branch_composite, inputs, at::kDouble), 1e-4);
 }
 
-TEST(MlpBranchOp, SameBitsForAnyNumberOfThreads) {
-  const Inputs inputs = Inputs::random({4, 300, 32}, 128, true);
-  const auto one = with_gradients(mlp_branch, inputs, at::kFloat);
-  for (const int threads : {2, 3}) {
-    const ThreadCount count(threads);
-    const auto many = with_gradients(mlp_branch, inputs, at::kFloat);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(same(many[i], one[i])) << i;
-  }
-}
-
-// Maps that are views of others, and weights that are transposed.
-TEST(MlpBranchOp, AnyStrides) {
-  const Inputs inputs = Inputs::random({2, 4, 5, 16}, 24, false);
-  const auto expected = with_gradients(mlp_branch, inputs, at::kFloat);
-  Inputs in = inputs.as(at::kFloat);
-  const at::Tensor x = leaf(in.tensors[0].permute({3, 0, 1, 2}), at::kFloat);
-  const at::Tensor weight = leaf(in.tensors[3].t().contiguous(), at::kFloat);
-  in.tensors[3] = weight.t();
-  const at::Tensor y =
-      mlp_branch(x.permute({1, 2, 3, 0}), in.parameters(Activation::kGeluTanh), std::nullopt);
-  torch::manual_seed(6);
-  y.backward(torch::randn(y.sizes()));
-  EXPECT_TRUE(same(y, expected[0]));
-  EXPECT_TRUE(same(x.grad().permute({1, 2, 3, 0}), expected[1]));
-  EXPECT_TRUE(same(weight.grad().t(), expected[4]));
-}
-
-TEST(MlpBranchOp, Complaints) {
-  const Inputs good = Inputs::random({2, 3, 8}, 12, true);
-  const auto run = [&](auto change) {
-    return [&good, change] {
-      Inputs in = good;
-      change(in);
-      mlp_branch(in.tensors[0], in.parameters(Activation::kGelu), in.keep);
-    };
-  };
-  expect_complaint(run([](Inputs& in) { in.tensors[0] = torch::zeros({8}); }), {"x", "[8]"});
-  expect_complaint(run([](Inputs& in) { in.tensors[1] = torch::zeros({7}); }),
-                   {"norm_weight", "[8]", "[7]"});
-  expect_complaint(run([](Inputs& in) {
-                     in.tensors[5] = torch::zeros({12, 8});
-                   }),
-                   {"weight2", "[8, 12]", "[12, 8]"});
-  expect_complaint(run([](Inputs& in) { in.keep = torch::zeros({3}); }), {"keep", "[2]", "[3]"});
-}
+INSTANTIATE_TEST_SUITE_P(MlpBranch, OperatorSweep, ::testing::Values(mlp_branch_operator()));
 
 }  // namespace
 }  // namespace qna::ops::testing

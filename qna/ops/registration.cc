@@ -20,7 +20,7 @@ void register_operators() {
                       implementations_for(c10::DispatchKey::AutocastCPU),
                       implementations_for(c10::DispatchKey::AutocastCUDA)};
     register_window_attention(*list);
-    register_layer(*list);
+    register_qna_layer(*list);
     register_sasa(*list);
     return list;
   }();

@@ -22,7 +22,7 @@ struct Libraries {
 
 // One per operator, in its own file.
 void register_window_attention(Libraries& libraries);
-void register_layer(Libraries& libraries);
+void register_qna_layer(Libraries& libraries);
 void register_sasa(Libraries& libraries);
 
 }  // namespace qna::ops

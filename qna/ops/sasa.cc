@@ -7,6 +7,7 @@
 #include "qna/base/error.h"
 #include "qna/kernels/sasa.h"
 #include "qna/ops/autograd.h"
+#include "qna/ops/fused.h"
 #include "qna/ops/registration.h"
 #include "qna/ops/sasa_autograd.h"
 #include "qna/ops/torch_runtime.h"
@@ -84,7 +85,8 @@ at::Tensor forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tenso
                        const WindowGeometry& geometry) {
   const WindowShape shape = sasa_shape(q, k, v, bias, mask, geometry);
   const OptionalTensor taking_part = check_mask(mask, shape, kName);
-  if (!has_fused_kernel(q)) return sasa_composite(q, k, v, bias, taking_part, geometry);
+  if (!is_fused(OperatorClass::kMap, {q}))
+    return sasa_composite(q, k, v, bias, taking_part, geometry);
   const Arrays arrays(q, k, v, bias);
   const at::Tensor out = empty_map(q);
   TorchRuntime runtime;
@@ -114,7 +116,7 @@ at::Tensor forward_autograd(const at::Tensor& q, const at::Tensor& k, const at::
                             const OptionalTensor& bias, const OptionalTensor& mask,
                             const WindowGeometry& geometry) {
   // The composite form is differentiable as it is.
-  if (!has_fused_kernel(q)) return forward_any(q, k, v, bias, mask, geometry);
+  if (!is_fused(OperatorClass::kMap, {q})) return forward_any(q, k, v, bias, mask, geometry);
   const WindowShape shape = sasa_shape(q, k, v, bias, mask, geometry);
   if (!wants_gradient({q, k, v}, {bias})) {
     at::AutoDispatchBelowADInplaceOrView guard;

@@ -1,190 +1,155 @@
-// The operator's numbers: values, gradients and second gradients, against its definition and its
-// composite form.
+// Stand-alone self-attention as an operator: its row of the sweep, and what only it has.
 #include "qna/ops/sasa.h"
-#include <torch/csrc/autograd/autograd.h>
 
-#include "qna/ops/sasa_problem_testonly.h"
+#include "qna/ops/operator_sweep_testonly.h"
 
 namespace qna::ops::testing {
 namespace {
 
-// float32 sums of some hundred terms of order 1; half of them cancel in a gradient.
-constexpr double kFloat = 2e-5;
-// The same in float64.
-constexpr double kSasaDouble = 1e-12;
-
-TEST(SasaOp, Float32AgainstTheDefinitionInFloat64) {
-  for (const SasaCase& c : sasa_cases()) {
-    SCOPED_TRACE(c.what);
-    const SasaInputs inputs = SasaInputs::random(c);
-    const auto expected = with_gradients(run_definition, inputs, c, at::kDouble);
-    expect_all_near(with_gradients(run_composite, inputs, c, at::kFloat), expected, kFloat);
-    for (const std::string& name : supported_implementations()) {
-      SCOPED_TRACE(name);
-      ForcedImplementation forced(name);
-      expect_all_near(with_gradients(run_op, inputs, c, at::kFloat), expected, kFloat);
-      EXPECT_EQ(kernels::last_implementation(), name);
-      // Without gradients, the same.
-      torch::NoGradGuard no_grad;
-      EXPECT_TRUE(near(run_op(inputs.as(at::kFloat), c), expected[0], kFloat, 1));
-    }
-  }
+Arguments random_sasa(const Case& c) {
+  const auto [batch, height, width] = c.map;
+  const int64_t heads = c.widths.heads, dim = c.widths.dim;
+  const kernels::WindowShape shape =
+      make_shape(batch, height, width, 1, heads, dim, c.geometry, false, "test");
+  return {{random_map("q", {batch, shape.out_height(), shape.out_width(), heads, dim}),
+           random_map("k", {batch, height, width, heads, dim}),
+           random_map("v", {batch, height, width, heads, dim}),
+           random_table("bias", {shape.kernel_h, shape.kernel_w, heads}, c.parts.bias),
+           random_mask(c)}};
 }
 
-TEST(SasaOp, Float64AgainstTheDefinition) {
-  for (const SasaCase& c : sasa_cases()) {
-    SCOPED_TRACE(c.what);
-    const SasaInputs inputs = SasaInputs::random(c);
-    const auto expected = with_gradients(run_definition, inputs, c, at::kDouble);
-    expect_all_near(with_gradients(run_composite, inputs, c, at::kDouble), expected, kSasaDouble);
-    expect_all_near(with_gradients(run_op, inputs, c, at::kDouble), expected, kSasaDouble);
-  }
+at::Tensor run_sasa(const Arguments& in, const Case& c) {
+  return sasa(in["q"], in["k"], in["v"], in.optional("bias"), in.optional("mask"), c.geometry);
 }
 
-// Autograd of the composite against central differences along random directions: step^2 and
-// 1e-16 / step are both 1e-10.
-TEST(SasaOp, Float64GradientsAgainstDifferences) {
-  constexpr double kStep = 1e-5;
-  for (const SasaCase& c : sasa_cases()) {
-    SCOPED_TRACE(c.what);
-    const SasaInputs inputs = SasaInputs::random(c);
-    const auto results = with_gradients(run_op, inputs, c, at::kDouble);
-    const at::Tensor grad_out = random_like(results[0], 7);
-    torch::NoGradGuard no_grad;
-    const auto loss = [&] { return (run_op(inputs, c) * grad_out).sum().item<double>(); };
-    for (size_t i = 0; i < inputs.given().size(); ++i) {
-      at::Tensor input = inputs.given()[i];
-      for (uint64_t seed = 0; seed < 6; ++seed) {
-        const at::Tensor direction = random_like(input, 100 + seed);
-        input.add_(direction, kStep);
-        const double above = loss();
-        input.sub_(direction, 2 * kStep);
-        const double below = loss();
-        input.add_(direction, kStep);
-        const double slope = (results[i + 1] * direction).sum().item<double>();
-        EXPECT_NEAR((above - below) / (2 * kStep), slope, 1e-7 * std::max(1.0, std::abs(slope)))
-            << "input " << i;
+// One window at a time, from the definition in ops/sasa.h. Differentiable.
+at::Tensor define_sasa(const Arguments& in, const Case& c) {
+  const WindowGeometry& g = c.geometry;
+  const at::Tensor &q = in["q"], &mask = in["mask"];
+  const OptionalTensor bias = in.optional("bias");
+  const int64_t height = in["k"].size(1), width = in["k"].size(2);
+  std::vector<at::Tensor> windows;
+  for (int64_t b = 0; b < q.size(0); ++b)
+    for (int64_t i = 0; i < q.size(1); ++i)
+      for (int64_t j = 0; j < q.size(2); ++j) {
+        std::vector<int64_t> taps, pixels;
+        for (int64_t tap = 0; tap < g.kernel_size[0] * g.kernel_size[1]; ++tap) {
+          const int64_t y = i * g.stride[0] - g.padding[0] + tap / g.kernel_size[1] * g.dilation[0];
+          const int64_t x = j * g.stride[1] - g.padding[2] + tap % g.kernel_size[1] * g.dilation[1];
+          if (y < 0 || y >= height || x < 0 || x >= width) continue;
+          if (mask.defined() && !mask[b][y][x].item<bool>()) continue;
+          taps.push_back(tap);
+          pixels.push_back(y * width + x);
+        }
+        const auto seen = [&](const at::Tensor& map) {
+          return map[b].flatten(0, 1).index_select(0, torch::tensor(pixels, at::kLong));
+        };
+        OptionalTensor seen_bias;
+        if (bias) seen_bias = bias->flatten(0, 1).index_select(0, torch::tensor(taps, at::kLong));
+        windows.push_back(attend(q[b][i][j], seen(in["k"]), seen(in["v"]), seen_bias));
       }
-    }
-  }
+  if (!windows.empty()) return torch::stack(windows).view(q.sizes());
+  at::Tensor nothing = torch::zeros_like(q);  // of everything, which then has gradients
+  for (const at::Tensor& tensor : in.given()) nothing = nothing + tensor.sum();
+  return nothing;
 }
 
-// Gradients of a random sum of the first gradients, with respect to everything, grad_out too.
-std::vector<at::Tensor> second_gradients(const SasaFunction& function, const SasaInputs& inputs,
-                                         const SasaCase& c, at::ScalarType type) {
-  const SasaInputs in = inputs.as(type);
-  const at::Tensor out = function(in, c);
-  const at::Tensor grad_out = random_like(out, 7).requires_grad_();
-  const auto first = torch::autograd::grad({out}, in.given(), {grad_out}, std::nullopt,
-                                           /*create_graph=*/true);
-  at::Tensor sum = torch::zeros({}, type);
-  for (size_t i = 0; i < first.size(); ++i) {
-    sum = sum + (first[i] * random_like(first[i], 11 + i)).sum();
-  }
-  std::vector<at::Tensor> wanted = in.given();
-  wanted.push_back(grad_out);
-  return torch::autograd::grad({sum}, wanted, {}, std::nullopt, false, /*allow_unused=*/true);
-}
-
-TEST(SasaOp, DoubleBackward) {
-  for (const SasaCase& c : sasa_cases()) {
-    SCOPED_TRACE(c.what);
-    const SasaInputs inputs = SasaInputs::random(c);
-    const auto expected = second_gradients(run_composite, inputs, c, at::kDouble);
-    // A second gradient has more terms, and more that cancel.
-    expect_all_near(second_gradients(run_op, inputs, c, at::kFloat), expected, 10 * kFloat);
-  }
-}
-
-// q, k and v computed from each other: with and without create_graph the same gradients.
-TEST(SasaOp, CreateGraphWithDependentInputs) {
-  torch::manual_seed(1);
-  const at::Tensor x = torch::randn({1, 5, 6, 3, 4}, torch::requires_grad());
-  const WindowGeometry geometry{.padding = {1, 1, 1, 1}};
-  const at::Tensor grad = torch::randn({1, 5, 6, 3, 4});
-  const auto gradient = [&](bool create_graph) {
-    return torch::autograd::grad({sasa(x, x, x * 2, {}, {}, geometry)}, {x}, {grad}, true,
-                                 create_graph)[0];
+Operator sasa_operator() {
+  return {
+      .name = "qna::sasa",
+      .cases = window_cases(),
+      .large = large_window_cases(),
+      .random = random_sasa,
+      .run = run_sasa,
+      .composite =
+          [](const Arguments& in, const Case& c) {
+            return sasa_composite(in["q"], in["k"], in["v"], in.optional("bias"),
+                                  in.optional("mask"), c.geometry);
+          },
+      .definition = define_sasa,
+      // float32 sums of some hundred terms of order 1; half of them cancel in a gradient. Under
+      // autocast, scores of size 6 are off by 1/80, and so are their exponentials.
+      .tolerances = {.output = 2e-5,
+                     .gradient = 2e-5,
+                     .second = 2e-4,
+                     .autocast_output = 0.04,
+                     .autocast_gradient = 0.04},
+      .masked = {"k", "v"},
+      .mistaken = case_named(window_cases(), "masked"),
+      .mistakes = with_window_mistakes(
+          {{"rank of q",
+            [](Arguments& in, Case&) { in["q"] = in["q"].flatten(3); },
+            {"q must", "5 dimensions", "[2, 6, 7, 6]"}},
+           {"rank of k",
+            [](Arguments& in, Case&) { in["k"] = in["k"].flatten(0, 1); },
+            {"k must", "5 dimensions", "[12, 7, 3, 2]"}},
+           {"dtype of k",
+            [](Arguments& in, Case&) { in["k"] = in["k"].to(at::kDouble); },
+            {"k must", "dtype of q", "Float", "Double"}},
+           {"integers",
+            [](Arguments& in, Case&) {
+              for (const char* name : {"q", "k", "v"}) in[name] = in[name].to(at::kLong);
+            },
+            {"q must", "float32", "Long"}},
+           {"size of v",
+            [](Arguments& in, Case&) { in["v"] = in["v"].narrow(2, 0, 6); },
+            {"v must", "[2, 6, 7, 3, 2]", "[2, 6, 6, 3, 2]"}},
+           {"size of q",
+            [](Arguments& in, Case&) { in["q"] = in["q"].narrow(1, 0, 5); },
+            {"q must", "[2, 6, 7, 3, 2]", "[2, 5, 7, 3, 2]"}},
+           {"q of another window",
+            [](Arguments&, Case& c) { c.geometry.padding.fill(0); },
+            {"q must", "[2, 4, 5, 3, 2]", "[2, 6, 7, 3, 2]"}},
+           {"bias",
+            [](Arguments& in, Case&) { in["bias"] = in["bias"].narrow(0, 0, 2); },
+            {"bias", "[3, 3, 3]", "[2, 3, 3]"}}}),
   };
-  EXPECT_LT((gradient(true) - gradient(false)).abs().max().item<double>(), 1e-5);
 }
 
-// 16-bit maps: float32 arithmetic from the rounded inputs, then one rounding.
-TEST(SasaOp, HalfPrecision) {
-  for (const auto& [type, rounding] :
-       {std::pair(at::kBFloat16, 0x1p-8), std::pair(at::kHalf, 0x1p-11)}) {
-    for (const SasaCase& c : sasa_cases()) {
-      SCOPED_TRACE(std::string(c10::toString(type)) + " " + c.what);
-      const SasaInputs rounded = SasaInputs::random(c).as(type, false);
-      const auto expected =
-          with_gradients(run_definition, rounded.as(at::kDouble, false), c, at::kDouble);
-      const auto actual = with_gradients(run_op, rounded, c, type);
-      for (const at::Tensor& tensor : actual) EXPECT_EQ(tensor.scalar_type(), type);
-      expect_all_near(actual, expected, rounding + kFloat);
-    }
-  }
-}
-
-// The bias may stay in float32 beside 16-bit maps, and then its gradient does too.
-TEST(SasaOp, BiasKeepsItsDtype) {
-  const SasaCase& c = sasa_cases()[0];
-  SasaInputs in = SasaInputs::random(c).as(at::kBFloat16);
-  in.bias = leaf(*in.bias, at::kFloat);
-  run_op(in, c).sum().backward();
-  EXPECT_EQ(in.q.grad().scalar_type(), at::kBFloat16);
-  EXPECT_EQ(in.bias->grad().scalar_type(), at::kFloat);
-}
+INSTANTIATE_TEST_SUITE_P(Sasa, OperatorSweep, ::testing::Values(sasa_operator()));
+INSTANTIATE_TEST_SUITE_P(Sasa, RegisteredSweep, ::testing::Values(sasa_operator()));
 
 // Scores of +-1e4 and more: in float64 the truth; float32 rounds them at 2^-23 of their size.
 TEST(SasaOp, LargeScores) {
+  const Operator op = sasa_operator();
   for (const double scale : {1e2, 1e4})
-    for (const SasaCase& c : sasa_cases()) {
-      SCOPED_TRACE(std::string(c.what) + " " + std::to_string(scale));
-      SasaInputs inputs = SasaInputs::random(c);
-      inputs.q.mul_(scale);
-      const auto expected = with_gradients(run_definition, inputs, c, at::kDouble);
-      expect_all_near(with_gradients(run_composite, inputs, c, at::kDouble), expected, 1e-10);
+    each_case(op, [&](const Case& c, const Arguments& inputs) {
+      SCOPED_TRACE(scale);
+      inputs["q"].mul_(scale);
+      const Results expected = with_gradients(op.definition, inputs, c, at::kDouble);
+      expect_near(with_gradients(op.composite, inputs, c, at::kDouble), expected, 1e-10);
       const double rounding = 32 * scale * 0x1p-23;
-      expect_all_near(with_gradients(run_composite, inputs, c, at::kFloat), expected, rounding);
-      expect_all_near(with_gradients(run_op, inputs, c, at::kFloat), expected, rounding);
-    }
-}
-
-// What a masked position holds does not matter, to values and gradients.
-TEST(SasaOp, MaskedPoison) {
-  const SasaFunction functions[] = {run_op, run_composite};
-  for (const SasaCase& c : sasa_cases()) {
-    if (!c.mask) continue;
-    for (const at::ScalarType type : {at::kFloat, at::kDouble})
-      for (const double poison :
-           {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-        SCOPED_TRACE(std::string(c.what) + " " + c10::toString(type));
-        const SasaInputs inputs = SasaInputs::random(c);
-        const SasaInputs poisoned = inputs.as(at::kDouble, false);
-        const at::Tensor masked = inputs.mask->logical_not().unsqueeze(-1).unsqueeze(-1);
-        poisoned.k.masked_fill_(masked, poison);
-        poisoned.v.masked_fill_(masked, poison);
-        for (const SasaFunction& function : functions) {
-          expect_all_near(with_gradients(function, poisoned, c, type),
-                          with_gradients(function, inputs, c, type), kSasaDouble);
-        }
-      }
-  }
+      expect_near(with_gradients(op.composite, inputs, c, at::kFloat), expected, rounding);
+      expect_near(with_gradients(op.run, inputs, c, at::kFloat), expected, rounding);
+    });
 }
 
 // A bias of -inf takes its tap out for that head; a head without taps gives 0.
 TEST(SasaOp, BiasOfMinusInfinity) {
-  const SasaCase& c = sasa_cases()[0];
-  const SasaInputs inputs = SasaInputs::random(c);
-  const double infinity = std::numeric_limits<double>::infinity();
-  inputs.bias->select(2, 0).fill_(-infinity);
-  inputs.bias->select(2, 1).select(0, 1).fill_(-infinity);
-  const auto expected = with_gradients(run_composite, inputs, c, at::kDouble);
-  for (const at::Tensor& tensor : expected) EXPECT_TRUE(tensor.isfinite().all().item<bool>());
-  EXPECT_EQ(expected[0].select(3, 0).abs().max().item<double>(), 0);
-  expect_all_near(with_gradients(run_op, inputs, c, at::kFloat), expected, kFloat);
-  ForcedImplementation forced("reference");
-  expect_all_near(with_gradients(run_op, inputs, c, at::kFloat), expected, kFloat);
+  const Operator op = sasa_operator();
+  each_case(op, {op.cases[0]}, [&](const Case& c, const Arguments& inputs) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    inputs["bias"].select(2, 0).fill_(-infinity);
+    inputs["bias"].select(2, 1).select(0, 1).fill_(-infinity);
+    const Results expected = with_gradients(op.composite, inputs, c, at::kDouble);
+    expect_finite(expected);
+    EXPECT_EQ(expected.output.select(3, 0).abs().max().item<double>(), 0);
+    for (const char* name : {"", "reference"}) {
+      const ForcedImplementation forced(name);
+      expect_near(with_gradients(op.run, inputs, c, at::kFloat), expected, op.tolerances.output);
+    }
+  });
+}
+
+// Heads-fast maps go in and come out as they are.
+TEST(SasaOp, KeepsTheOrderOfChannels) {
+  const Operator op = sasa_operator();
+  each_case(op, {op.cases[0]}, [&](const Case& c, const Arguments& inputs) {
+    Arguments in = inputs.as(at::kFloat, false);
+    EXPECT_TRUE(op.run(in, c).is_contiguous());
+    in["q"] = in["q"].transpose(3, 4).contiguous().transpose(3, 4);
+    EXPECT_TRUE(op.run(in, c).transpose(3, 4).is_contiguous());
+  });
 }
 
 }  // namespace

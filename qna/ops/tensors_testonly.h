@@ -47,13 +47,16 @@ inline bool same(const at::Tensor& a, const at::Tensor& b) {
 inline at::Tensor leaf(const at::Tensor& tensor, at::ScalarType type, bool requires_grad = true) {
   return tensor.detach().to(type).clone().requires_grad_(requires_grad);
 }
-inline OptionalTensor leaf(const OptionalTensor& tensor, at::ScalarType type,
-                           bool requires_grad = true) {
-  return tensor.has_value() ? OptionalTensor(leaf(*tensor, type, requires_grad)) : std::nullopt;
-}
 
 using qna::testing::complaint;
 using qna::testing::expect_complaint;
+
+// What a complaint must name, from a table of mistakes.
+inline void expect_words(const std::string& said, const std::vector<const char*>& words) {
+  for (const char* word : words) {
+    EXPECT_TRUE(qna::testing::contains(said, word)) << "no '" << word << "' in: " << said;
+  }
+}
 
 // Ends with no implementation forced.
 struct ForcedImplementation {
@@ -96,16 +99,5 @@ struct Autocast {
   bool enabled;
   at::ScalarType before;
 };
-
-// An output and its gradients, as with_gradients() lists them.
-inline void expect_all_near(const std::vector<at::Tensor>& actual,
-                            const std::vector<at::Tensor>& expected, double tolerance,
-                            double least = 1) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) {
-    EXPECT_TRUE(near(actual[i], expected[i], tolerance, least))
-        << (i == 0 ? "output" : "gradient ") << i;
-  }
-}
 
 }  // namespace qna::ops::testing

@@ -8,6 +8,7 @@
 #include "qna/kernels/window_attention.h"
 #include "qna/ops/autograd.h"
 #include "qna/ops/composite.h"
+#include "qna/ops/fused.h"
 #include "qna/ops/registration.h"
 #include "qna/ops/torch_runtime.h"
 #include "qna/ops/window_attention_autograd.h"
@@ -31,7 +32,7 @@ at::Tensor forward_cpu(const at::Tensor& scores, const at::Tensor& values,
   const WindowShape shape =
       window_attention_shape(scores, values, bias, tap_weights, mask, geometry, separate);
   const OptionalTensor taking_part = check_mask(mask, shape, kName);
-  if (!has_fused_kernel(values)) {
+  if (!is_fused(OperatorClass::kMap, {values})) {
     return window_attention_composite(scores, values, bias, tap_weights, taking_part, shape);
   }
   const at::Tensor s = scores.contiguous();
@@ -81,7 +82,7 @@ at::Tensor forward_autograd(const at::Tensor& scores, const at::Tensor& values,
                             const OptionalTensor& mask, const WindowGeometry& geometry,
                             bool separate) {
   // The composite form is differentiable as it is.
-  if (!has_fused_kernel(values)) {
+  if (!is_fused(OperatorClass::kMap, {values})) {
     return forward_any(scores, values, bias, tap_weights, mask, geometry, separate);
   }
   const WindowShape shape =

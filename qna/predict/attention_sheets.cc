@@ -87,12 +87,12 @@ std::vector<Range> ranges_of(const std::vector<HeatMap>& maps, bool shared) {
   return ranges;
 }
 
-Image to_cell(const Image& photo, int64_t cell) {
-  const double scale = static_cast<double>(cell) / std::max(photo.height, photo.width);
+Image to_cell(const Image& image, int64_t cell) {
+  const double scale = static_cast<double>(cell) / std::max(image.height, image.width);
   const auto side = [&](int64_t pixels) {
     return std::max<int64_t>(1, std::llround(scale * static_cast<double>(pixels)));
   };
-  return image::resize(photo, side(photo.height), side(photo.width), image::Filter::kBicubic);
+  return image::resize(image, side(image.height), side(image.width), image::Filter::kBicubic);
 }
 
 std::string kind_of(const LayerAttention& attention) {
@@ -109,7 +109,7 @@ const char* what(const LayerAttention& attention, const SheetStyle& style) {
 
 }  // namespace
 
-Image attention_sheet(const Image& photo, const std::string& name, const LayerAttention& attention,
+Image attention_sheet(const Image& image, const std::string& name, const LayerAttention& attention,
                       const SheetStyle& style) {
   const std::vector<int64_t> heads = heads_of(attention.layer, style);
   std::vector<HeatMap> maps;
@@ -119,17 +119,17 @@ Image attention_sheet(const Image& photo, const std::string& name, const LayerAt
   maps.insert(maps.begin(), viz::mean(maps));
   const std::vector<Range> ranges = ranges_of(maps, style.shared_scale);
 
-  const Image small = to_cell(photo, style.cell);
-  // The map reaches beyond the photo where the stride does not divide its sides.
+  const Image small = to_cell(image, style.cell);
+  // The map reaches beyond the image where the stride does not divide its sides.
   const double stride = static_cast<double>(attention.layer.stride);
-  const viz::Extent shown{static_cast<double>(photo.height) / stride,
-                          static_cast<double>(photo.width) / stride};
-  std::vector<Captioned> cells = {{small, fmt::format("{} x {}", photo.height, photo.width)}};
+  const viz::Extent shown{static_cast<double>(image.height) / stride,
+                          static_cast<double>(image.width) / stride};
+  std::vector<Captioned> cells = {{small, fmt::format("{} x {}", image.height, image.width)}};
   for (size_t i = 0; i < maps.size(); ++i) {
     const HeatMap large =
         viz::resize(maps[i], small.height, small.width, viz::Scaling::kBicubic, shown);
-    const Image picture = viz::overlay(small, large, ranges[i], Palette::kViridis, style.opacity);
-    cells.push_back({viz::with_scale_bar(picture, ranges[i], Palette::kViridis),
+    const Image drawn = viz::overlay(small, large, ranges[i], Palette::kViridis, style.opacity);
+    cells.push_back({viz::with_scale_bar(drawn, ranges[i], Palette::kViridis),
                      i == 0 ? fmt::format("mean of {} heads", heads.size())
                             : fmt::format("head {}", heads[i - 1])});
   }
@@ -140,7 +140,7 @@ Image attention_sheet(const Image& photo, const std::string& name, const LayerAt
                              attention.layer.learned_queries ? "windows" : "queries")}});
 }
 
-Image kernel_sheet(const Image& photo, const std::string& name, const LayerAttention& attention,
+Image kernel_sheet(const Image& image, const std::string& name, const LayerAttention& attention,
                    const SheetStyle& style) {
   const AttentionKernels& kernels = attention.kernels;
   check(!kernels.attention.empty(), "kernel_sheet: there are no kernels of {}",
@@ -158,14 +158,14 @@ Image kernel_sheet(const Image& photo, const std::string& name, const LayerAtten
                          std::max<int64_t>(1, 3 * kKernelSide / longer)};
   std::vector<Captioned> cells;
   for (size_t i = 0; i < maps.size(); ++i) {
-    const Image picture = viz::mosaic(maps[i], tiles, ranges[i], Palette::kInferno);
-    cells.push_back({viz::with_scale_bar(picture, ranges[i], Palette::kInferno),
+    const Image drawn = viz::mosaic(maps[i], tiles, ranges[i], Palette::kInferno);
+    cells.push_back({viz::with_scale_bar(drawn, ranges[i], Palette::kInferno),
                      fmt::format("head {}", heads[i])});
   }
-  const Image& first = cells.front().picture;
+  const Image& first = cells.front().image;
   cells.insert(cells.begin(),
-               {to_cell(photo, std::max(first.height - viz::kScaleBarHeight, first.width)),
-                fmt::format("{} x {}", photo.height, photo.width)});
+               {to_cell(image, std::max(first.height - viz::kScaleBarHeight, first.width)),
+                fmt::format("{} x {}", image.height, image.width)});
   const std::string which = kernels.every == 1
                                 ? "every window"
                                 : fmt::format("one window in each {0} x {0}", kernels.every);

@@ -8,7 +8,7 @@
 namespace qna::predict {
 namespace {
 
-using data::testing::noise_picture;
+using data::testing::noise_image;
 
 // Two queries and two heads on a map of 4 x 6, one position for 8 x 8 pixels.
 engine::LayerAttention example() {
@@ -31,23 +31,23 @@ engine::LayerAttention example() {
   return attention;
 }
 
-const image::Image kPhoto = noise_picture(1, 32, 48);
+const image::Image kImage = noise_image(1, 32, 48);
 
 TEST(AttentionSheets, OnePlacePerHead) {
   const SheetStyle style{.cell = 96};
-  const image::Image all = attention_sheet(kPhoto, "noise", example(), style);
-  // The photo, the mean and two heads, each 96 wide with 12 between them.
+  const image::Image all = attention_sheet(kImage, "noise", example(), style);
+  // The image, the mean and two heads, each 96 wide with 12 between them.
   EXPECT_EQ((all.width - 12) % 108, 0);
   SheetStyle one = style;
   one.heads = {1};
-  const image::Image fewer = attention_sheet(kPhoto, "noise", example(), one);
+  const image::Image fewer = attention_sheet(kImage, "noise", example(), one);
   EXPECT_LT(fewer.width * fewer.height, all.width * all.height);
 }
 
-TEST(AttentionSheets, StyleChangesThePicture) {
+TEST(AttentionSheets, StyleChangesTheImage) {
   const SheetStyle plain{.cell = 96};
   const auto sheet = [&](const SheetStyle& style) {
-    return attention_sheet(kPhoto, "noise", example(), style).pixels;
+    return attention_sheet(kImage, "noise", example(), style).pixels;
   };
   const auto changed = [&](auto change) {
     SheetStyle style = plain;
@@ -63,25 +63,25 @@ TEST(AttentionSheets, StyleChangesThePicture) {
 TEST(AttentionSheets, TheMeanOfTheQueriesIsDrawn) {
   engine::LayerAttention attention = example();
   const SheetStyle style{.cell = 96};
-  const auto before = attention_sheet(kPhoto, "noise", attention, style).pixels;
+  const auto before = attention_sheet(kImage, "noise", attention, style).pixels;
   // What one query gets and another loses does not show.
   auto& numbers = attention.maps.attention;  // [L, heads, map]
   for (int i = 0; i < 48; ++i) std::swap(numbers[i], numbers[48 + i]);
-  EXPECT_EQ(attention_sheet(kPhoto, "noise", attention, style).pixels, before);
+  EXPECT_EQ(attention_sheet(kImage, "noise", attention, style).pixels, before);
   std::swap(numbers[0], numbers[1]);
-  EXPECT_NE(attention_sheet(kPhoto, "noise", attention, style).pixels, before);
+  EXPECT_NE(attention_sheet(kImage, "noise", attention, style).pixels, before);
 }
 
 TEST(AttentionSheets, Kernels) {
-  const image::Image plain = kernel_sheet(kPhoto, "noise", example(), {});
-  const image::Image weighted = kernel_sheet(kPhoto, "noise", example(), {.weighted = true});
+  const image::Image plain = kernel_sheet(kImage, "noise", example(), {});
+  const image::Image weighted = kernel_sheet(kImage, "noise", example(), {.weighted = true});
   EXPECT_NE(plain.pixels, weighted.pixels);
   // 18 numbers and 5 lines between the 6 tiles in a row, each 3 * 144 / 18 pixels wide.
   const int64_t cell = 18 * 24 + 5;
   EXPECT_EQ((plain.width - 12) % (cell + 12), 0);
   engine::LayerAttention none = example();
   none.kernels = {};
-  testing::expect_complaint([&] { kernel_sheet(kPhoto, "noise", none, {}); },
+  testing::expect_complaint([&] { kernel_sheet(kImage, "noise", none, {}); },
                             {"no kernels", "stages.1.blocks.0"});
 }
 
@@ -89,8 +89,8 @@ TEST(AttentionSheets, SelfAttentionHasNoWeights) {
   engine::LayerAttention attention = example();
   attention.layer.learned_queries = false;
   attention.maps.weight.clear();
-  EXPECT_EQ(attention_sheet(kPhoto, "noise", attention, {.cell = 96, .weighted = true}).pixels,
-            attention_sheet(kPhoto, "noise", attention, {.cell = 96}).pixels);
+  EXPECT_EQ(attention_sheet(kImage, "noise", attention, {.cell = 96, .weighted = true}).pixels,
+            attention_sheet(kImage, "noise", attention, {.cell = 96}).pixels);
 }
 
 }  // namespace

@@ -41,10 +41,10 @@ void check_has_classes(const engine::Model& model) {
   check(model.classifier().classes > 0, "{}: this model has no classes to predict", model.origin());
 }
 
-Classes classify(const engine::Model& model, const image::Image& photo, engine::Context& context) {
+Classes classify(const engine::Model& model, const image::Image& image, engine::Context& context) {
   check_has_classes(model);
   const config::Preprocess& preprocess = model.info().preprocess;
-  const Input input(data::fit(photo, preprocess), preprocess);
+  const Input input(data::fit(image, preprocess), preprocess);
   return classify(model, input.images(), context).front();
 }
 

@@ -1,4 +1,4 @@
-// A classifier and photos.
+// A classifier and images.
 #pragma once
 
 #include <span>
@@ -24,9 +24,9 @@ struct Classes {
 
 Classes softmax(std::span<const float> logits);
 
-// Resizes, crops and normalises the photo as the model's file says, runs the network. The photo has
+// Resizes, crops and normalises the image as the model's file says, runs the network. The image has
 // as many channels as the model. Throws qna::Error where the model is none that knows classes.
-Classes classify(const engine::Model& model, const image::Image& photo, engine::Context& context);
+Classes classify(const engine::Model& model, const image::Image& image, engine::Context& context);
 
 // The same for a batch that is prepared already: one result per image.
 std::vector<Classes> classify(const engine::Model& model, const engine::Images& images,

@@ -14,7 +14,7 @@
 namespace qna::predict {
 namespace {
 
-using data::testing::noise_picture;
+using data::testing::noise_image;
 using testing::random_model;
 using testing::small_classifier;
 using testing::small_preprocess;
@@ -43,13 +43,13 @@ TEST(Classes, Top) {
   EXPECT_EQ((Classes{{std::nanf(""), 0.2f}}.top(1)[0].label), 1);
 }
 
-TEST(Classify, OnePictureAndABatch) {
+TEST(Classify, OneImageAndABatch) {
   const engine::Model model = random_model(small_classifier(), kInfo);
   engine::Context context(1);
-  const image::Image a = noise_picture(1, 20, 30), b = noise_picture(2, 18, 17);
+  const image::Image a = noise_image(1, 20, 30), b = noise_image(2, 18, 17);
   std::vector<float> pixels;
-  for (const image::Image& photo : {a, b}) {
-    const Input input(data::fit(photo, kInfo.preprocess), kInfo.preprocess);
+  for (const image::Image& image : {a, b}) {
+    const Input input(data::fit(image, kInfo.preprocess), kInfo.preprocess);
     pixels.insert(pixels.end(), input.pixels().begin(), input.pixels().end());
   }
   const std::vector<Classes> both =
@@ -62,17 +62,17 @@ TEST(Classify, OnePictureAndABatch) {
 
 TEST(Classify, OtherKindsAreRefused) {
   engine::Context context(1);
-  const image::Image photo = noise_picture(1, 16, 16);
+  const image::Image image = noise_image(1, 16, 16);
   const engine::Model no_head = random_model(small_classifier(0), kInfo);
-  testing::expect_complaint([&] { classify(no_head, photo, context); }, {"no classes"});
+  testing::expect_complaint([&] { classify(no_head, image, context); }, {"no classes"});
   const engine::Model detector =
       random_model(testing::small_detector(), {.preprocess = small_preprocess(false)});
-  testing::expect_complaint([&] { classify(detector, photo, context); }, {"detector"});
+  testing::expect_complaint([&] { classify(detector, image, context); }, {"detector"});
 }
 
 TEST(Features, PooledAndMap) {
   engine::Context context(1);
-  const Input input(noise_picture(1, 16, 20), kInfo.preprocess);
+  const Input input(noise_image(1, 16, 20), kInfo.preprocess);
   for (const int64_t classes : {3, 0}) {
     const engine::Model model = random_model(small_classifier(classes), kInfo);
     const Features pooled = features(model, input.images(), FeatureKind::kPooled, context);
@@ -94,7 +94,7 @@ TEST(Features, PooledAndMap) {
 TEST(Attention, ChosenLayersInTheNetworksOrder) {
   const engine::Model model = random_model(small_classifier(), kInfo);
   engine::Context context(1);
-  const Input input(noise_picture(1, 16, 20), kInfo.preprocess);
+  const Input input(noise_image(1, 16, 20), kInfo.preprocess);
   const std::vector<engine::LayerAttention> found =
       attention_of(model, input.images(),
                    {.layers = {"1.0", "0.0", "0.downsample"}, .kernel_side = 1000}, context);

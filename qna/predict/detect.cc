@@ -28,11 +28,11 @@ class DecoderLook : public engine::Visitor {
 
 }  // namespace
 
-FoundObjects find_objects(const engine::Model& model, const image::Image& photo,
+FoundObjects find_objects(const engine::Model& model, const image::Image& image,
                           const config::Preprocess& preprocess, const DetectionOptions& options,
                           engine::Context& context, bool with_attention) {
   const config::DetrConfig& config = model.detector();
-  const image::Image seen = data::fit(photo, preprocess);
+  const image::Image seen = data::fit(image, preprocess);
   const Input input(seen, preprocess);
   std::vector<float> logits(config.queries * (config.classes + 1));
   std::vector<float> boxes(config.queries * 4);
@@ -45,14 +45,14 @@ FoundObjects find_objects(const engine::Model& model, const image::Image& photo,
                                        .classes = config.classes,
                                        .logits = logits.data(),
                                        .boxes = boxes.data()},
-                                      {{photo.height, photo.width}}, options)
+                                      {{image.height, image.width}}, options)
                                .front());
   if (!with_attention) return result;
   for (const Detection& found : result.found) result.attention.push_back(look.map_of(found.query));
   const auto stride = static_cast<double>(config.backbone_stride());
   result.attention_stride = {
-      stride * static_cast<double>(photo.height) / static_cast<double>(seen.height),
-      stride * static_cast<double>(photo.width) / static_cast<double>(seen.width)};
+      stride * static_cast<double>(image.height) / static_cast<double>(seen.height),
+      stride * static_cast<double>(image.width) / static_cast<double>(seen.width)};
   return result;
 }
 

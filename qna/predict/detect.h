@@ -1,4 +1,4 @@
-// A detector and one photo.
+// A detector and one image.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@
 namespace qna::predict {
 
 struct FoundObjects {
-  Detections found;                             // in pixels of the photo
+  Detections found;                             // in pixels of the image
   std::vector<viz::HeatMap> attention = {};     // of each detection: where its query looks
-  std::array<double, 2> attention_stride = {};  // pixels of the photo per position, down and across
+  std::array<double, 2> attention_stride = {};  // pixels of the image per position, down and across
 };
 
-// The photo has three channels. preprocess: that of the model's file, or one with another size.
+// The image has three channels. preprocess: that of the model's file, or one with another size.
 // with_attention: otherwise there is none.
-FoundObjects find_objects(const engine::Model& model, const image::Image& photo,
+FoundObjects find_objects(const engine::Model& model, const image::Image& image,
                           const config::Preprocess& preprocess, const DetectionOptions& options,
                           engine::Context& context, bool with_attention = false);
 

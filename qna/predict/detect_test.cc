@@ -8,17 +8,17 @@
 namespace qna::predict {
 namespace {
 
-using data::testing::noise_picture;
+using data::testing::noise_image;
 using testing::random_model;
 using testing::small_detector;
 using testing::small_preprocess;
 
-TEST(FindObjects, OnePhoto) {
+TEST(FindObjects, OneImage) {
   const config::Preprocess preprocess = small_preprocess(false);
   const engine::Model model = random_model(small_detector(), {.preprocess = preprocess});
   engine::Context context(1);
-  const image::Image photo = noise_picture(1, 32, 48);
-  const FoundObjects all = find_objects(model, photo, preprocess, {}, context, true);
+  const image::Image image = noise_image(1, 32, 48);
+  const FoundObjects all = find_objects(model, image, preprocess, {}, context, true);
   ASSERT_EQ(all.found.size(), 5u);  // one of each query
   ASSERT_EQ(all.attention.size(), 5u);
   for (size_t i = 0; i < all.found.size(); ++i) {
@@ -36,8 +36,8 @@ TEST(FindObjects, OnePhoto) {
 
   // Attention changes nothing, sorting only the order, and attention follows it.
   const FoundObjects sorted =
-      find_objects(model, photo, preprocess, {.sorted = true}, context, true);
-  const FoundObjects plain = find_objects(model, photo, preprocess, {.sorted = true}, context);
+      find_objects(model, image, preprocess, {.sorted = true}, context, true);
+  const FoundObjects plain = find_objects(model, image, preprocess, {.sorted = true}, context);
   EXPECT_TRUE(plain.attention.empty());
   ASSERT_EQ(sorted.found.size(), 5u);
   for (size_t i = 0; i < 5; ++i) {
@@ -56,7 +56,7 @@ TEST(FindObjects, OtherKindsAreRefused) {
       random_model(testing::small_classifier(), {.preprocess = small_preprocess()});
   engine::Context context(1);
   testing::expect_complaint(
-      [&] { find_objects(model, noise_picture(1, 16, 16), small_preprocess(), {}, context); },
+      [&] { find_objects(model, noise_image(1, 16, 16), small_preprocess(), {}, context); },
       {"classifier"});
 }
 

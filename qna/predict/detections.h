@@ -11,7 +11,7 @@ namespace qna::predict {
 struct Detection {
   double score = 0;  // a probability
   int64_t label = 0;
-  std::array<double, 4> box = {0, 0, 0, 0};  // left, top, right, bottom in pixels of the photo
+  std::array<double, 4> box = {0, 0, 0, 0};  // left, top, right, bottom in pixels of the image
   int64_t query = 0;                         // which object query found it
 };
 using Detections = std::vector<Detection>;  // of one image

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "qna/predict/detection_pictures.h"
+#include "qna/predict/detection_images.h"
 #include "tests/support/complaint.h"
 
 namespace qna::predict {
@@ -78,16 +78,16 @@ TEST(Detections, BadInput) {
   testing::expect_complaint([&] { detections(none, kSizes); }, {"classes"});
 }
 
-TEST(DetectionPictures, TextOfABox) {
+TEST(DetectionImages, TextOfABox) {
   const Detection found{.score = 0.934, .label = 1, .box = {1, 2, 3, 4}, .query = 0};
   EXPECT_EQ(drawn_box(found, {"dog", "cat"}).text, "cat 93 %");
   EXPECT_EQ(drawn_box(found, {}).text, "class 1 93 %");
   EXPECT_EQ(drawn_box(found, {}).box, found.box);
 }
 
-TEST(DetectionPictures, BoxesAreDrawnWhereTheyAre) {
-  const image::Image photo = image::make_image(60, 80, 3);
-  const image::Image drawn = draw_boxes(photo, {{.label = 0, .box = {10, 20, 40, 50}, .text = ""}});
+TEST(DetectionImages, BoxesAreDrawnWhereTheyAre) {
+  const image::Image image = image::make_image(60, 80, 3);
+  const image::Image drawn = draw_boxes(image, {{.label = 0, .box = {10, 20, 40, 50}, .text = ""}});
   const auto is_black = [&](int64_t y, int64_t x) {
     const uint8_t* const pixel = drawn.row(y) + 3 * x;
     return pixel[0] + pixel[1] + pixel[2] == 0;
@@ -98,12 +98,12 @@ TEST(DetectionPictures, BoxesAreDrawnWhereTheyAre) {
   EXPECT_TRUE(is_black(5, 5));
 }
 
-TEST(DetectionPictures, AttentionLiesOverThePhoto) {
-  const image::Image photo = image::make_image(40, 60, 3);
-  viz::HeatMap map = viz::make_heat_map(3, 4);  // reaches beyond the photo
+TEST(DetectionImages, AttentionLiesOverTheImage) {
+  const image::Image image = image::make_image(40, 60, 3);
+  viz::HeatMap map = viz::make_heat_map(3, 4);  // reaches beyond the image
   map.at(1, 0) = 1;
   const image::Image drawn =
-      draw_query_attention(photo, map, {16, 16}, {.label = 0, .box = {30, 5, 50, 35}, .text = ""});
+      draw_query_attention(image, map, {16, 16}, {.label = 0, .box = {30, 5, 50, 35}, .text = ""});
   EXPECT_EQ(drawn.height, 40);
   EXPECT_EQ(drawn.width, 60);
   // Yellow at the place with the weight, violet elsewhere.

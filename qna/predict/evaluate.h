@@ -1,6 +1,6 @@
 // What a model says of a data set. A loader must be one of evaluation; it is started here.
 //
-// The pictures may be divided among processes, each with its share in its loader: `sum` then adds
+// The images may be divided among processes, each with its share in its loader: `sum` then adds
 // the sums up over all of them, and everyone gets the same result.
 #pragma once
 
@@ -30,14 +30,14 @@ struct EvaluationRun {
 // ---- classifiers ----
 
 struct Evaluation {
-  int64_t pictures = 0;            // that could be read
+  int64_t images = 0;              // that could be read
   double loss = 0;                 // mean cross entropy with the true labels
   double top1 = 0;                 // percent
   double top5 = 0;                 // percent; with fewer than 6 classes it says nothing
   std::vector<int64_t> confusion;  // [classes, classes]: true, predicted
-  // Of this process's share: picture, prediction and its probability.
+  // Of this process's share: image, prediction and its probability.
   struct Prediction {
-    int64_t picture;
+    int64_t image;
     int64_t label;
     int64_t predicted;
     double confidence;
@@ -54,15 +54,15 @@ Evaluation evaluate_classifier(const engine::Model& model, data::Loader& loader,
 std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories);
 
 // {height, width} in whose pixels boxes are to be: the annotated size, or else the file's.
-std::array<int64_t, 2> annotated_size(const coco::Picture& picture, std::array<int64_t, 2> of_file);
+std::array<int64_t, 2> annotated_size(const coco::Image& image, std::array<int64_t, 2> of_file);
 
 struct DetectorEvaluation {
-  int64_t pictures = 0;  // that could be read
+  int64_t images = 0;  // that could be read
   std::vector<coco::Detection> detections;
   coco::Evaluation numbers;
 };
 
-// What a detector predicts for the pictures of a batch that could be read, in all decoder blocks.
+// What a detector predicts for the images of a batch that could be read, in all decoder blocks.
 struct DetectorOutput {
   const std::vector<int64_t>& slots;  // their places in the batch
   int64_t blocks, queries, classes;   // classes: without "no object"
@@ -72,9 +72,9 @@ struct DetectorOutput {
 // For who measures a loss too.
 using SeeOutput = std::function<void(const data::DetectionBatch&, const DetectorOutput&)>;
 
-// category_ids: of the model's classes. The loader must be one of this data set. Pictures that
-// cannot be read count as pictures in which nothing was found. Where there is a `see`, it gets the
-// outputs of every batch with pictures, of all decoder blocks if the configuration says aux_loss,
+// category_ids: of the model's classes. The loader must be one of this data set. Images that
+// cannot be read count as images in which nothing was found. Where there is a `see`, it gets the
+// outputs of every batch with images, of all decoder blocks if the configuration says aux_loss,
 // else of the last one.
 DetectorEvaluation evaluate_detector(const engine::Model& model, data::DetectionLoader& loader,
                                      const data::DetectionDataset& dataset,
@@ -84,18 +84,18 @@ DetectorEvaluation evaluate_detector(const engine::Model& model, data::Detection
 
 // ---- auto-encoders ----
 
-// Means over pictures, of numbers from 0 to 1.
+// Means over images, of numbers from 0 to 1.
 struct Reconstruction {
-  int64_t pictures = 0;
+  int64_t images = 0;
   double l1 = 0;
   double mse = 0;
   double psnr = 0;
   double ssim = 0;
-  // By period: the grids that the network could leave in pictures of this size; see grid_energy.h.
+  // By period: the grids that the network could leave in images of this size; see grid_energy.h.
   std::vector<std::pair<int64_t, double>> grids = {};
 };
 
-// All pictures have the size preprocess.crop.
+// All images have the size preprocess.crop.
 Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& loader,
                                      const config::Preprocess& preprocess, engine::Context& context,
                                      const EvaluationRun& run = {});

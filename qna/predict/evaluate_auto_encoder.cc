@@ -12,7 +12,7 @@
 namespace qna::predict {
 namespace {
 
-// Those at which the network's layers could leave grids, as long as the pictures are large enough.
+// Those at which the network's layers could leave grids, as long as the images are large enough.
 std::vector<int64_t> periods_of(const config::AutoEncoderConfig& config, int64_t height,
                                 int64_t width) {
   std::vector<int64_t> periods;
@@ -24,7 +24,7 @@ std::vector<int64_t> periods_of(const config::AutoEncoderConfig& config, int64_t
   return periods;
 }
 
-// The pictures of a batch that could be read, one behind the other.
+// The images of a batch that could be read, one behind the other.
 std::vector<float> readable(const data::Batch& batch) {
   const int64_t numbers = batch.height * batch.width * batch.channels;
   std::vector<float> pixels;
@@ -47,11 +47,11 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
   const int64_t channels = preprocess.channels();
   const GridEnergy grids(height, width, periods_of(model.auto_encoder(), height, width));
   ThreadRuntime workers(context.threads());
-  // Of each picture and summed: 1, the four metrics, the powers.
+  // Of each image and summed: 1, the four metrics, the powers.
   constexpr size_t kMetrics = 5;
   const size_t terms = kMetrics + grids.size();
   std::vector<double> sums(terms);
-  std::vector<double> of_pictures;
+  std::vector<double> of_images;
   loader.start(0);
   int64_t done = 0;
   while (std::optional<data::Batch> batch = loader.next()) {
@@ -65,11 +65,11 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
       to_unit(wanted, preprocess);
       to_unit(made, preprocess);
       for (float& number : made) number = std::clamp(number, 0.0f, 1.0f);
-      of_pictures.resize(count * terms);
+      of_images.resize(count * terms);
       workers.for_each(count, [&](int64_t i, int) {
-        const PictureView a{height, width, channels, made.data() + i * numbers};
-        const PictureView b{height, width, channels, wanted.data() + i * numbers};
-        double* const to = of_pictures.data() + i * terms;
+        const ImageView a{height, width, channels, made.data() + i * numbers};
+        const ImageView b{height, width, channels, wanted.data() + i * numbers};
+        double* const to = of_images.data() + i * terms;
         to[0] = 1;
         to[1] = mean_absolute_error(a, b);
         to[2] = mean_squared_error(a, b);
@@ -78,15 +78,15 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
         const std::vector<double> power = grids.power_of(a, b);
         std::copy(power.begin(), power.end(), to + kMetrics);
       });
-      // In the order of the pictures, whoever worked on them.
-      for (size_t i = 0; i < of_pictures.size(); ++i) sums[i % terms] += of_pictures[i];
+      // In the order of the images, whoever worked on them.
+      for (size_t i = 0; i < of_images.size(); ++i) sums[i % terms] += of_images[i];
     }
     loader.recycle(std::move(*batch));
     run.tell(++done, loader.batches());
   }
   run.sum(sums);
   check(sums[0] > 0, "evaluation: none of the pictures could be read");
-  Reconstruction result{.pictures = static_cast<int64_t>(sums[0]),
+  Reconstruction result{.images = static_cast<int64_t>(sums[0]),
                         .l1 = sums[1] / sums[0],
                         .mse = sums[2] / sums[0],
                         .psnr = sums[3] / sums[0],

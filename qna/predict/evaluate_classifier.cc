@@ -26,7 +26,7 @@ Evaluation evaluate_classifier(const engine::Model& model, data::Loader& loader,
         "evaluation: the data must have the {} classes of the model, got {}", classes,
         loader.classes());
   Evaluation result;
-  std::array<double, 4> sums = {};  // pictures, loss, top 1, top 5
+  std::array<double, 4> sums = {};  // images, loss, top 1, top 5
   std::vector<double> confusion(classes * classes);
   std::vector<float> logits;
   loader.start(0);
@@ -42,7 +42,7 @@ Evaluation evaluate_classifier(const engine::Model& model, data::Loader& loader,
     }
     for (int64_t i = 0; i < batch->count; ++i) {
       const int64_t label = batch->labels[i];
-      if (label < 0) continue;  // a broken picture
+      if (label < 0) continue;  // a broken image
       const std::span<const float> row(logits.data() + i * classes, classes);
       const std::vector<ClassProbability> best = softmax(row).top(5);
       const int64_t predicted = best[0].label;
@@ -52,7 +52,7 @@ Evaluation evaluate_classifier(const engine::Model& model, data::Loader& loader,
       sums[3] += std::any_of(best.begin(), best.end(),
                              [&](const ClassProbability& each) { return each.label == label; });
       confusion[label * classes + predicted] += 1;
-      result.predictions.push_back({batch->pictures[i], label, predicted, best[0].probability});
+      result.predictions.push_back({batch->images[i], label, predicted, best[0].probability});
     }
     loader.recycle(std::move(*batch));
     run.tell(++done, loader.batches());
@@ -60,7 +60,7 @@ Evaluation evaluate_classifier(const engine::Model& model, data::Loader& loader,
   run.sum(sums);
   run.sum(confusion);
   check(sums[0] > 0, "evaluation: none of the pictures could be read");
-  result.pictures = static_cast<int64_t>(sums[0]);
+  result.images = static_cast<int64_t>(sums[0]);
   result.loss = sums[1] / sums[0];
   result.top1 = 100 * sums[2] / sums[0];
   result.top5 = 100 * sums[3] / sums[0];

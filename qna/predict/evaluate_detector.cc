@@ -7,25 +7,25 @@
 namespace qna::predict {
 namespace {
 
-// What every picture gave, over all processes, each of which fills in its own pictures.
+// What every image gave, over all processes, each of which fills in its own images.
 class Findings {
  public:
-  Findings(int64_t pictures, int64_t queries)
-      : queries_(queries), numbers_(pictures * queries * kNumbers), seen_(pictures) {}
+  Findings(int64_t images, int64_t queries)
+      : queries_(queries), numbers_(images * queries * kNumbers), seen_(images) {}
 
-  void put(int64_t picture, const Detections& found) {
-    double* to = numbers_.data() + picture * queries_ * kNumbers;
+  void put(int64_t index, const Detections& found) {
+    double* to = numbers_.data() + index * queries_ * kNumbers;
     for (const Detection& each : found) {
       *to++ = each.score;
       *to++ = static_cast<double>(each.label);
       to = std::copy(each.box.begin(), each.box.end(), to);
     }
-    seen_[picture] = 1;
+    seen_[index] = 1;
   }
 
-  // Adds up over the processes; then the detections of all pictures that were seen.
+  // Adds up over the processes; then the detections of all images that were seen.
   std::vector<coco::Detection> gather(const EvaluationRun& run,
-                                      const std::vector<coco::Picture>& pictures,
+                                      const std::vector<coco::Image>& images,
                                       const std::vector<int64_t>& category_ids) {
     run.sum(numbers_);
     run.sum(seen_);
@@ -34,7 +34,7 @@ class Findings {
     for (size_t i = 0; i < seen_.size(); ++i)
       for (int64_t query = 0; query < queries_; ++query, row += kNumbers) {
         if (seen_[i] == 0) continue;
-        all.push_back({.picture_id = pictures[i].id,
+        all.push_back({.image_id = images[i].id,
                        .category_id = category_ids[static_cast<int64_t>(row[1])],
                        .box = {row[2], row[3], row[4] - row[2], row[5] - row[3]},
                        .score = row[0]});
@@ -49,11 +49,11 @@ class Findings {
  private:
   static constexpr int64_t kNumbers = 6;  // score, class, corners
   const int64_t queries_;
-  std::vector<double> numbers_;  // [pictures, queries, kNumbers]
-  std::vector<double> seen_;     // [pictures]
+  std::vector<double> numbers_;  // [images, queries, kNumbers]
+  std::vector<double> seen_;     // [images]
 };
 
-// The pictures of a batch that could be read.
+// The images of a batch that could be read.
 class Readable {
  public:
   explicit Readable(const data::DetectionBatch& batch) : batch_(batch) {
@@ -72,7 +72,7 @@ class Readable {
 
   const std::vector<int64_t>& slots() const { return slots_; }
 
-  // Without a mask where all pictures are as large as the batch.
+  // Without a mask where all images are as large as the batch.
   engine::Images images() const {
     const std::array<int64_t, 2> whole = {batch_.height, batch_.width};
     const bool equal = std::all_of(slots_.begin(), slots_.end(),
@@ -102,9 +102,8 @@ std::vector<int64_t> ids_of(const std::vector<coco::Category>& categories) {
   return ids;
 }
 
-std::array<int64_t, 2> annotated_size(const coco::Picture& picture,
-                                      std::array<int64_t, 2> of_file) {
-  if (picture.height > 0 && picture.width > 0) return {picture.height, picture.width};
+std::array<int64_t, 2> annotated_size(const coco::Image& image, std::array<int64_t, 2> of_file) {
+  if (image.height > 0 && image.width > 0) return {image.height, image.width};
   return of_file;
 }
 
@@ -143,8 +142,8 @@ DetectorEvaluation evaluate_detector(const engine::Model& model, data::Detection
       }
       std::vector<std::array<int64_t, 2>> sizes;
       for (const int64_t slot : readable.slots()) {
-        sizes.push_back(annotated_size(dataset.truth().pictures[batch->pictures[slot]],
-                                       batch->originals[slot]));
+        sizes.push_back(
+            annotated_size(dataset.truth().images[batch->images[slot]], batch->originals[slot]));
       }
       const std::vector<Detections> found =
           detections({.batch = count,
@@ -154,16 +153,16 @@ DetectorEvaluation evaluate_detector(const engine::Model& model, data::Detection
                       .boxes = boxes.data() + (blocks - 1) * rows * 4},
                      sizes);
       for (int64_t i = 0; i < count; ++i) {
-        findings.put(batch->pictures[readable.slots()[i]], found[i]);
+        findings.put(batch->images[readable.slots()[i]], found[i]);
       }
     }
     loader.recycle(std::move(*batch));
     run.tell(++done, loader.batches());
   }
   DetectorEvaluation result;
-  result.detections = findings.gather(run, dataset.truth().pictures, category_ids);
-  result.pictures = findings.seen();
-  check(result.pictures > 0, "evaluation: none of the pictures could be read");
+  result.detections = findings.gather(run, dataset.truth().images, category_ids);
+  result.images = findings.seen();
+  check(result.images > 0, "evaluation: none of the pictures could be read");
   ThreadRuntime runtime(context.threads());
   result.numbers = coco::evaluate(dataset.truth(), result.detections, runtime);
   return result;

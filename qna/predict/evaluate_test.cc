@@ -25,7 +25,7 @@ data::LoaderOptions in_order(int64_t batch) {
 
 const engine::ModelInfo kInfo = {.preprocess = small_preprocess()};
 
-TEST(EvaluateClassifier, IsWhatSinglePicturesGive) {
+TEST(EvaluateClassifier, IsWhatSingleImagesGive) {
   const engine::Model model = random_model(testing::small_classifier(), kInfo);
   engine::Context context(1);
   const auto dataset = noise(11, {4});
@@ -42,7 +42,7 @@ TEST(EvaluateClassifier, IsWhatSinglePicturesGive) {
         evaluate_classifier(model, loader, context,
                             {.tell = [&](int64_t done, int64_t total) { told += done == total; }});
     EXPECT_EQ(told, 1);
-    EXPECT_EQ(result.pictures, 10);
+    EXPECT_EQ(result.images, 10);
     EXPECT_NEAR(result.loss, loss / 10, 1e-6);
     EXPECT_NEAR(result.top1, 100 * right / 10, 1e-9);
     EXPECT_EQ(result.top5, 100);  // of three classes
@@ -52,7 +52,7 @@ TEST(EvaluateClassifier, IsWhatSinglePicturesGive) {
     for (int64_t i = 0; i < 3; ++i) diagonal += result.confusion[4 * i];
     EXPECT_EQ(static_cast<double>(diagonal), right);
     ASSERT_EQ(result.predictions.size(), 10u);
-    EXPECT_EQ(result.predictions[4].picture, 5);  // 4 is broken
+    EXPECT_EQ(result.predictions[4].image, 5);  // 4 is broken
   }
 }
 
@@ -81,7 +81,7 @@ TEST(EvaluateClassifier, ProcessesAddUp) {
   }
   data::Loader loader(noise(7), kInfo.preprocess, std::nullopt, {}, in_order(4));
   const Evaluation whole = evaluate_classifier(model, loader, context);
-  EXPECT_EQ(results[1].pictures, 7);
+  EXPECT_EQ(results[1].images, 7);
   EXPECT_NEAR(results[1].loss, whole.loss, 1e-12);
   EXPECT_EQ(results[1].confusion, whole.confusion);
   EXPECT_EQ(results[0].predictions.size() + results[1].predictions.size(), 7u);
@@ -98,17 +98,17 @@ TEST(EvaluateClassifier, Mistakes) {
                             {"4 classes", "got 3"});
 }
 
-// Pictures of two sizes; one is broken.
+// Images of two sizes; one is broken.
 class EvaluateDetector : public ::testing::Test {
  protected:
   EvaluateDetector() {
     for (const int64_t id : {1, 2, 3, 4}) {
       const int64_t height = 16 + 4 * (id % 2), width = 24;
-      folder_.add_picture(id, height, width);
+      folder_.add_image(id, height, width);
       if (id == 3) {
         folder_.put("pictures/3.png", "no picture");
       } else {
-        folder_.write_picture(id, height, width);
+        folder_.write_image(id, height, width);
       }
       folder_.add_object(id, 7, {2, 3, 10, 8});
     }
@@ -127,10 +127,10 @@ class EvaluateDetector : public ::testing::Test {
   engine::Context context_{1};
 };
 
-TEST_F(EvaluateDetector, IsWhatSinglePicturesGive) {
+TEST_F(EvaluateDetector, IsWhatSingleImagesGive) {
   for (const int64_t batch : {1, 2, 4}) {
     const DetectorEvaluation result = evaluate(batch);
-    EXPECT_EQ(result.pictures, 3);
+    EXPECT_EQ(result.images, 3);
     ASSERT_EQ(result.detections.size(), 15u);  // 5 queries
     size_t place = 0;
     for (const int64_t i : {0, 1, 3}) {
@@ -138,7 +138,7 @@ TEST_F(EvaluateDetector, IsWhatSinglePicturesGive) {
           find_objects(model_, dataset_->read(i), preprocess_, {}, context_);
       for (const Detection& found : single.found) {
         const coco::Detection& one = result.detections[place++];
-        EXPECT_EQ(one.picture_id, i + 1);
+        EXPECT_EQ(one.image_id, i + 1);
         EXPECT_EQ(one.category_id, (std::array<int64_t, 3>{3, 7, 90}[found.label]));
         EXPECT_NEAR(one.score, found.score, 1e-6);
         EXPECT_NEAR(one.box.x, found.box[0], 1e-4);
@@ -150,7 +150,7 @@ TEST_F(EvaluateDetector, IsWhatSinglePicturesGive) {
 }
 
 TEST_F(EvaluateDetector, WhoLooksSeesAllBlocks) {
-  int64_t pictures = 0;
+  int64_t images = 0;
   const DetectorEvaluation with =
       evaluate(4, [&](const data::DetectionBatch& batch, const DetectorOutput& output) {
         EXPECT_EQ(output.slots, (std::vector<int64_t>{0, 1, 3}));
@@ -160,9 +160,9 @@ TEST_F(EvaluateDetector, WhoLooksSeesAllBlocks) {
         EXPECT_EQ(batch.count, 4);
         const float* const last = output.boxes + 3 * 5 * 4;
         EXPECT_NE(output.boxes[0], last[0]);
-        pictures += static_cast<int64_t>(output.slots.size());
+        images += static_cast<int64_t>(output.slots.size());
       });
-  EXPECT_EQ(pictures, 3);
+  EXPECT_EQ(images, 3);
   const DetectorEvaluation without = evaluate(4);
   ASSERT_EQ(with.detections.size(), without.detections.size());
   for (size_t i = 0; i < with.detections.size(); ++i) {
@@ -186,7 +186,7 @@ TEST(EvaluateDetectorParts, SizesAndIds) {
   EXPECT_EQ(annotated_size({.id = 1, .file_name = ""}, {5, 6}), (std::array<int64_t, 2>{5, 6}));
 }
 
-TEST(EvaluateAutoEncoder, IsWhatSinglePicturesGive) {
+TEST(EvaluateAutoEncoder, IsWhatSingleImagesGive) {
   const engine::Model model = random_model(testing::small_auto_encoder(), kInfo);
   const auto dataset = noise(6, {2});
   engine::Context one(1), two(2);
@@ -201,7 +201,7 @@ TEST(EvaluateAutoEncoder, IsWhatSinglePicturesGive) {
   for (engine::Context* context : {&one, &two}) {
     data::Loader loader(dataset, kInfo.preprocess, std::nullopt, {}, in_order(4));
     const Reconstruction result = evaluate_auto_encoder(model, loader, kInfo.preprocess, *context);
-    EXPECT_EQ(result.pictures, 5);
+    EXPECT_EQ(result.images, 5);
     EXPECT_NEAR(result.l1, l1 / 5, 1e-9);
     EXPECT_NEAR(result.psnr, psnr / 5, 1e-6);
     EXPECT_NEAR(result.ssim, ssim / 5, 1e-9);

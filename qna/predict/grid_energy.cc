@@ -28,7 +28,7 @@ std::array<std::array<int64_t, 2>, 4> of_period(int64_t height, int64_t width, i
 }  // namespace
 
 // The frequencies up to 2 steps away, without the middle. A frequency of an axis is beside those of
-// that axis only: edges of pictures put power there that has nothing to do with grids.
+// that axis only: edges of images put power there that has nothing to do with grids.
 template <typename Visit>
 void GridEnergy::for_each_around(int64_t y, int64_t x, Visit visit) const {
   for (int64_t dy = -2; dy <= 2; ++dy)
@@ -67,7 +67,7 @@ GridEnergy::GridEnergy(int64_t height, int64_t width, std::vector<int64_t> perio
   }
 }
 
-// A real picture has the same power at opposite frequencies: one half of them is enough.
+// A real image has the same power at opposite frequencies: one half of them is enough.
 GridEnergy::Frequency GridEnergy::canonical(int64_t y, int64_t x) const {
   y = (y + height_) % height_;
   x = (x + width_) % width_;
@@ -75,7 +75,7 @@ GridEnergy::Frequency GridEnergy::canonical(int64_t y, int64_t x) const {
   return {(height_ - y) % height_, width_ - x};
 }
 
-std::vector<double> GridEnergy::power_of(const PictureView& made, const PictureView& wanted) const {
+std::vector<double> GridEnergy::power_of(const ImageView& made, const ImageView& wanted) const {
   check(made.height == height_ && made.width == width_ && wanted.height == height_ &&
             wanted.width == width_ && made.channels == wanted.channels,
         "grid_energy: pictures must be {} x {} and have as many channels, got {} x {} x {} and "

@@ -1,4 +1,4 @@
-// How much the errors of pictures repeat themselves, as grids and checkerboards of up-sampling do.
+// How much the errors of images repeat themselves, as grids and checkerboards of up-sampling do.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace qna::predict {
 
-// Of pictures of one size. Looks only at the frequencies that it needs: those of the periods and
+// Of images of one size. Looks only at the frequencies that it needs: those of the periods and
 // those around them, some hundred of all.
 class GridEnergy {
  public:
@@ -21,8 +21,8 @@ class GridEnergy {
   size_t size() const { return frequencies_.size(); }
 
   // The power of the spectrum of `made` minus `wanted`, summed over the channels, at those
-  // frequencies: [size()]. Powers of many pictures may be added up.
-  std::vector<double> power_of(const PictureView& made, const PictureView& wanted) const;
+  // frequencies: [size()]. Powers of many images may be added up.
+  std::vector<double> power_of(const ImageView& made, const ImageView& wanted) const;
 
   // The power at that period, across, down and along both diagonals, over that of the frequencies
   // up to two steps away. 1: not more than around it.

@@ -34,8 +34,8 @@ class Errors {
         }
   }
 
-  PictureView made() const { return {height_, width_, kChannels, made_.data()}; }
-  PictureView wanted() const { return {height_, width_, kChannels, wanted_.data()}; }
+  ImageView made() const { return {height_, width_, kChannels, made_.data()}; }
+  ImageView wanted() const { return {height_, width_, kChannels, wanted_.data()}; }
 
   double energy(int64_t period) const {
     const GridEnergy grids(height_, width_, {period});
@@ -100,7 +100,7 @@ TEST(GridEnergy, GridsShowAtTheirPeriod) {
     EXPECT_NEAR(Errors(64, 64, 3, 0.05).energy(period), 1, 0.95) << period;
     const Formula grid = [&](int64_t, int64_t x) { return x % period == 0 ? 0.05 : 0; };
     EXPECT_GT(Errors(64, 64, 3, 0.05, grid).energy(period), 5) << period;
-    // Errors that grow from one side to the other make an edge where the picture begins again, but
+    // Errors that grow from one side to the other make an edge where the image begins again, but
     // no grid.
     const Formula ramp = [](int64_t, int64_t x) { return static_cast<double>(x) / 32 - 1; };
     EXPECT_LT(Errors(64, 64, 3, 0.05, ramp).energy(period), 2) << period;
@@ -110,7 +110,7 @@ TEST(GridEnergy, GridsShowAtTheirPeriod) {
   EXPECT_LT(Errors(64, 64, 3, 0.05, four).energy(8), 2);
 }
 
-TEST(GridEnergy, PowersOfManyPicturesAddUp) {
+TEST(GridEnergy, PowersOfManyImagesAddUp) {
   const GridEnergy grids(32, 32, {2, 4});
   const Errors a(32, 32, 1, 0.1), b(32, 32, 2, 0.1);
   std::vector<double> sum = grids.power_of(a.made(), a.wanted());
@@ -124,7 +124,7 @@ TEST(GridEnergy, PowersOfManyPicturesAddUp) {
   EXPECT_NE(grids.energy(sum, 4), a.energy(4));
 }
 
-TEST(GridEnergy, PicturesWithoutErrors) { EXPECT_EQ(Errors(32, 32, 1, 0).energy(2), 1); }
+TEST(GridEnergy, ImagesWithoutErrors) { EXPECT_EQ(Errors(32, 32, 1, 0).energy(2), 1); }
 
 TEST(GridEnergy, BadInput) {
   testing::expect_complaint([] { GridEnergy(16, 16, {4}); }, {"period 4", "16 x 16"});

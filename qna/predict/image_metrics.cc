@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kWindow = 7;  // of SSIM
 
-void check_pictures(const PictureView& a, const PictureView& b, const char* who) {
+void check_images(const ImageView& a, const ImageView& b, const char* who) {
   check(a.height == b.height && a.width == b.width && a.channels == b.channels && a.count() > 0,
         "{}: both must be pictures of one size, got {} x {} x {} and {} x {} x {}", who, a.height,
         a.width, a.channels, b.height, b.width, b.channels);
@@ -19,7 +19,7 @@ void check_pictures(const PictureView& a, const PictureView& b, const char* who)
 // Means over the windows of one row of them: of x, y, x * x, y * y and x * y.
 class WindowMeans {
  public:
-  explicit WindowMeans(const PictureView& view)
+  explicit WindowMeans(const ImageView& view)
       : row_(view.width * view.channels), channels_(view.channels) {
     for (auto& sums : down_) sums.resize(row_);
   }
@@ -53,15 +53,15 @@ class WindowMeans {
 
 }  // namespace
 
-double mean_absolute_error(const PictureView& a, const PictureView& b) {
-  check_pictures(a, b, "mean_absolute_error");
+double mean_absolute_error(const ImageView& a, const ImageView& b) {
+  check_images(a, b, "mean_absolute_error");
   double sum = 0;
   for (int64_t i = 0; i < a.count(); ++i) sum += std::abs(a.numbers[i] - b.numbers[i]);
   return sum / static_cast<double>(a.count());
 }
 
-double mean_squared_error(const PictureView& a, const PictureView& b) {
-  check_pictures(a, b, "mean_squared_error");
+double mean_squared_error(const ImageView& a, const ImageView& b) {
+  check_images(a, b, "mean_squared_error");
   double sum = 0;
   for (int64_t i = 0; i < a.count(); ++i) {
     const double error = static_cast<double>(a.numbers[i]) - static_cast<double>(b.numbers[i]);
@@ -70,12 +70,12 @@ double mean_squared_error(const PictureView& a, const PictureView& b) {
   return sum / static_cast<double>(a.count());
 }
 
-double psnr(const PictureView& a, const PictureView& b) {
+double psnr(const ImageView& a, const ImageView& b) {
   return -10 * std::log10(mean_squared_error(a, b));
 }
 
-double ssim(const PictureView& a, const PictureView& b) {
-  check_pictures(a, b, "ssim");
+double ssim(const ImageView& a, const ImageView& b) {
+  check_images(a, b, "ssim");
   check(a.height >= kWindow && a.width >= kWindow,
         "ssim: pictures must have at least {} x {} pixels, got {} x {}", kWindow, kWindow, a.height,
         a.width);

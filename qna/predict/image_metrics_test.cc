@@ -10,51 +10,51 @@
 namespace qna::predict {
 namespace {
 
-struct Picture {
+struct FloatImage {
   int64_t height, width;
   std::vector<float> numbers;
-  PictureView view() const { return {height, width, 3, numbers.data()}; }
+  ImageView view() const { return {height, width, 3, numbers.data()}; }
 };
 
-// A picture by a formula that make_metrics.py has too.
-Picture wave(int64_t height, int64_t width, double phase) {
-  Picture picture{height, width, {}};
+// An image by a formula that make_metrics.py has too.
+FloatImage wave(int64_t height, int64_t width, double phase) {
+  FloatImage image{height, width, {}};
   for (int64_t y = 0; y < height; ++y)
     for (int64_t x = 0; x < width; ++x)
       for (int64_t c = 0; c < 3; ++c) {
         const double row = static_cast<double>(y), column = static_cast<double>(x);
         const double channel = static_cast<double>(c);
-        picture.numbers.push_back(
+        image.numbers.push_back(
             static_cast<float>(0.5 + 0.25 * std::sin(0.7 * row + phase + channel) +
                                0.25 * std::cos(0.3 * column * (1 + 0.1 * row) - channel)));
       }
-  return picture;
+  return image;
 }
 
 // Numbers of scikit-image 0.26 for wave(24, 31, 0) and wave(24, 31, 0.4) in float64; see
 // tests/golden/make_metrics.py. Here they are rounded to float32, by up to 3e-8 each.
 TEST(ImageMetrics, AgreeWithScikitImage) {
-  const Picture a = wave(24, 31, 0), b = wave(24, 31, 0.4);
+  const FloatImage a = wave(24, 31, 0), b = wave(24, 31, 0.4);
   EXPECT_NEAR(mean_squared_error(a.view(), b.view()), 0.004918812585138127, 1e-9);
   EXPECT_NEAR(psnr(a.view(), b.view()), 23.081397244605768, 1e-6);
   EXPECT_NEAR(ssim(a.view(), b.view()), 0.9557773621801134, 1e-8);
 }
 
 TEST(ImageMetrics, MeanAbsoluteError) {
-  const Picture a{1, 2, {0, 0.25f, 0.5f, 0.75f, 1, 1}};
-  const Picture b{1, 2, {1, 0.25f, 0.25f, 1, 1, 0.5f}};
+  const FloatImage a{1, 2, {0, 0.25f, 0.5f, 0.75f, 1, 1}};
+  const FloatImage b{1, 2, {1, 0.25f, 0.25f, 1, 1, 0.5f}};
   EXPECT_DOUBLE_EQ(mean_absolute_error(a.view(), b.view()), 2.0 / 6);
 }
 
-TEST(ImageMetrics, EqualPictures) {
-  const Picture a = wave(16, 20, 0);
+TEST(ImageMetrics, EqualImages) {
+  const FloatImage a = wave(16, 20, 0);
   EXPECT_EQ(mean_absolute_error(a.view(), a.view()), 0);
   EXPECT_TRUE(std::isinf(psnr(a.view(), a.view())));
   EXPECT_NEAR(ssim(a.view(), a.view()), 1, 1e-12);
 }
 
 TEST(ImageMetrics, BadInput) {
-  const Picture a = wave(16, 16, 0), wide = wave(16, 17, 0), low = wave(6, 16, 0);
+  const FloatImage a = wave(16, 16, 0), wide = wave(16, 17, 0), low = wave(6, 16, 0);
   testing::expect_complaint([&] { psnr(a.view(), wide.view()); }, {"one size", "16 x 17"});
   testing::expect_complaint([&] { ssim(low.view(), low.view()); }, {"7 x 7", "6 x 16"});
 }

@@ -1,4 +1,4 @@
-// From a picture to what a network takes.
+// From an image to what a network takes.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace qna::predict {
 
-// The normalised numbers of one picture, which has its size already, see data::fit().
+// The normalised numbers of one image, which has its size already, see data::fit().
 class Input {
  public:
   Input(const image::Image& seen, const config::Preprocess& preprocess);

@@ -21,18 +21,18 @@ void to_unit(std::span<float> numbers, const config::Preprocess& preprocess) {
     }
 }
 
-image::Image to_picture(std::span<const float> unit, int64_t height, int64_t width,
-                        int64_t channels) {
-  image::Image picture = image::make_image(height, width, channels);
-  check(unit.size() == picture.pixels.size(),
-        "to_picture: a picture of {} x {} x {} must have {} numbers, got {}", height, width,
-        channels, picture.pixels.size(), unit.size());
+image::Image to_image(std::span<const float> unit, int64_t height, int64_t width,
+                      int64_t channels) {
+  image::Image image = image::make_image(height, width, channels);
+  check(unit.size() == image.pixels.size(),
+        "to_image: a picture of {} x {} x {} must have {} numbers, got {}", height, width, channels,
+        image.pixels.size(), unit.size());
   for (size_t i = 0; i < unit.size(); ++i) {
     // Written so that what is no number becomes black.
     const float number = unit[i] > 0 ? std::min(unit[i], 1.0f) : 0;
-    picture.pixels[i] = static_cast<uint8_t>(std::nearbyint(number * 255));
+    image.pixels[i] = static_cast<uint8_t>(std::nearbyint(number * 255));
   }
-  return picture;
+  return image;
 }
 
 image::Image Reconstructed::side_by_side() const {
@@ -43,15 +43,15 @@ image::Image Reconstructed::side_by_side() const {
   return both;
 }
 
-Reconstructed reconstruct(const engine::Model& model, const image::Image& photo,
+Reconstructed reconstruct(const engine::Model& model, const image::Image& image,
                           const config::Preprocess& preprocess, engine::Context& context) {
   model.auto_encoder();  // or else it says what the model is
-  const auto [height, width] = data::output_size({photo.height, photo.width}, preprocess);
+  const auto [height, width] = data::output_size({image.height, image.width}, preprocess);
   constexpr int64_t kMost = int64_t{1} << 26;
   check(height <= kMost / width, "a picture must have at most 2^26 pixels, got {} x {}", height,
         width);
   Reconstructed result;
-  result.original = data::fit(photo, preprocess);
+  result.original = data::fit(image, preprocess);
   const Input input(result.original, preprocess);
   std::vector<float> wanted = input.pixels();
   std::vector<float> made(wanted.size());
@@ -59,9 +59,9 @@ Reconstructed reconstruct(const engine::Model& model, const image::Image& photo,
   to_unit(wanted, preprocess);
   to_unit(made, preprocess);
   for (float& number : made) number = std::clamp(number, 0.0f, 1.0f);
-  result.made = to_picture(made, height, width, photo.channels);
-  const PictureView a{height, width, photo.channels, made.data()};
-  const PictureView b{height, width, photo.channels, wanted.data()};
+  result.made = to_image(made, height, width, image.channels);
+  const ImageView a{height, width, image.channels, made.data()};
+  const ImageView b{height, width, image.channels, wanted.data()};
   result.l1 = mean_absolute_error(a, b);
   result.psnr = psnr(a, b);
   result.ssim = ssim(a, b);

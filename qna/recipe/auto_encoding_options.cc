@@ -6,9 +6,8 @@
 namespace qna::tasks {
 namespace {
 
-// InstanceNorm of a map of one pixel is 0 for every picture.
-void check_picture_size(const config::AutoEncoderConfig& config,
-                        const std::array<int64_t, 2>& size) {
+// InstanceNorm of a map of one pixel is 0 for every image.
+void check_image_size(const config::AutoEncoderConfig& config, const std::array<int64_t, 2>& size) {
   constexpr int64_t kLeast = 7;  // for SSIM
   check(size[0] >= kLeast && size[1] >= kLeast,
         "recipe: preprocess.crop must be at least {} x {}, got {} x {}", kLeast, kLeast, size[0],
@@ -48,7 +47,7 @@ AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections) {
   preprocess.update(fields.table("preprocess").object());
   o.preprocess = config::preprocess_from_json(preprocess, "recipe: preprocess");
   check(o.preprocess.crop[0] > 0, "recipe: preprocess.crop must be a size, got 0");
-  check_picture_size(o.config, o.preprocess.crop);
+  check_image_size(o.config, o.preprocess.crop);
   check(o.preprocess.channels() == o.config.channels,
         "recipe: preprocess.mean must have {} numbers, as model.config.channels, got {}",
         o.config.channels, o.preprocess.channels());

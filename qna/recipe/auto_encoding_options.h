@@ -16,7 +16,7 @@ struct AutoEncodingOptions {
   std::string weights;               // a file to start from
 
   // [data]
-  std::string path;          // a folder of pictures
+  std::string path;          // a folder of images
   int64_t val_count = 1000;  // the last ones are for validation
   ReadingOptions reading;
 

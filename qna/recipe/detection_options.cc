@@ -98,7 +98,7 @@ DetectionTaskOptions detection_options(const json& sections) {
   const Fields fields(sections, "recipe");
   read_model(fields.table("model"), o);
   read_data(fields.table("data"), o);
-  // What a detector's pictures are: whole, resized by the shorter side.
+  // What a detector's images are: whole, resized by the shorter side.
   json preprocess = {{"resize", 800}, {"longest", 1333}, {"crop", {0, 0}}, {"filter", "bilinear"}};
   preprocess.update(fields.table("preprocess").object());
   o.preprocess = config::preprocess_from_json(preprocess, "recipe: preprocess");
@@ -121,8 +121,7 @@ config::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t 
     check(!options.config.contains("backbone"),
           "recipe: model.backbone and model.config.backbone must not both be given");
     const engine::ModelFile file = engine::ModelFile::open(options.backbone);
-    file.check_kind(engine::Kind::kClassifier);
-    auto backbone = std::get<config::QnAViTConfig>(file.config());
+    config::QnAViTConfig backbone = file.config_as<config::QnAViTConfig>();
     backbone.classes = 0;
     keep_stages(backbone, options.backbone_stages);
     config["backbone"] = config::to_json(backbone);

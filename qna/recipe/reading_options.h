@@ -1,4 +1,4 @@
-// How pictures are read, in the section [data] of every recipe.
+// How images are read, in the section [data] of every recipe.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace qna::tasks {
 
 struct ReadingOptions {
   int64_t workers = 0;      // threads that read; 0: as many as compute
-  int64_t cache_mb = 2048;  // of decoded pictures
+  int64_t cache_mb = 2048;  // of decoded images
   bool skip_broken = false;
 };
 

@@ -38,8 +38,8 @@ struct Recipe {
   std::string task = "classification";
   int64_t seed = 0;
   int64_t epochs = 300;
-  int64_t batch = 1024;    // pictures per step, of all processes together
-  int64_t accumulate = 1;  // parts that a step's pictures are computed in, one after the other
+  int64_t batch = 1024;    // images per step, of all processes together
+  int64_t accumulate = 1;  // parts that a step's images are computed in, one after the other
   double clip = 0;         // largest norm of all gradients; 0: none
   Precision precision = Precision::kFloat32;
   double ema = 0;                  // decay of the running mean of weights; 0: none

@@ -1,10 +1,9 @@
-// Line charts as SVG, to stand in a page or alone in a file, and as pictures.
+// Line charts as SVG, to stand in a page or alone in a file.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "qna/image/image.h"
 #include "qna/report/axis.h"
 
 namespace qna::report {
@@ -36,9 +35,5 @@ struct Chart {
 // pixels the line goes through their mean, and a light band shows how far they reach; so the size
 // of the SVG does not depend on the number of points.
 std::string to_svg(const Chart& chart);
-
-// The same chart on white, for places that show no SVG. Without bands. Letters beyond ASCII are
-// '?'.
-image::Image to_picture(const Chart& chart);
 
 }  // namespace qna::report

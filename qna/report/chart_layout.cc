@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "qna/base/error.h"
+#include "qna/format/text.h"
 #include "qna/report/html.h"
 
 namespace qna::report {
@@ -21,7 +22,7 @@ size_t letters(std::string_view text) {
 
 // At most `most` letters, the last of them an ellipsis where some are missing.
 std::string shortened(std::string_view bytes, double width) {
-  const std::string text = valid_utf8(bytes);
+  const std::string text = format::valid_utf8(bytes);
   const auto most = static_cast<size_t>(std::max(2.0, width / kLetter));
   if (letters(text) <= most) return text;
   size_t end = 0;

@@ -1,6 +1,6 @@
 #include "qna/report/comparison.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -77,7 +77,7 @@ TrainingReport compare_runs(const std::vector<std::string>& folders) {
   TrainingReport page{.title = "Comparison of runs"};
   const std::vector<std::string> names = run_names(folders);
   for (size_t i = 0; i < folders.size(); ++i) {
-    std::string ends;
+    std::vector<std::string> ends;
     for (auto& [metric, curve] : curves_of(folders[i])) {
       auto chart = std::find_if(page.charts.begin(), page.charts.end(),
                                 [&](const Chart& c) { return c.title == metric; });
@@ -85,11 +85,11 @@ TrainingReport compare_runs(const std::vector<std::string>& folders) {
         page.charts.push_back({.title = metric, .x_label = "epoch", .dots = curve.x.size() < 20});
         chart = page.charts.end() - 1;
       }
-      ends += fmt::format("{}{} {:.5g}", ends.empty() ? "" : ", ", metric, curve.y.back());
+      ends.push_back(fmt::format("{} {:.5g}", metric, curve.y.back()));
       curve.name = names[i];
       chart->curves.push_back(std::move(curve));
     }
-    page.notes.push_back(fmt::format("{}: {}", names[i], ends));
+    page.notes.push_back(fmt::format("{}: {}", names[i], fmt::join(ends, ", ")));
   }
   return page;
 }

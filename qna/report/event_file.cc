@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "qna/base/error.h"
+#include "qna/format/text.h"
 #include "qna/image/write_png.h"
 #include "qna/report/event_record.h"
 #include "qna/report/html.h"
@@ -46,7 +47,7 @@ std::string new_path(const std::string& folder) {
 
 std::string checked(const std::string& tag) {
   check(!tag.empty(), "EventFile: tag must not be empty, got ''");
-  return valid_utf8(tag);
+  return format::valid_utf8(tag);
 }
 
 }  // namespace
@@ -62,14 +63,14 @@ void EventFile::scalar(const std::string& tag, int64_t step, double value) {
 }
 
 void EventFile::text(const std::string& tag, int64_t step, const std::string& markdown) {
-  file_.append(event_record(text_event({now(), step}, checked(tag), valid_utf8(markdown))));
+  file_.append(event_record(text_event({now(), step}, checked(tag), format::valid_utf8(markdown))));
 }
 
-void EventFile::image(const std::string& tag, int64_t step, const image::Image& picture) {
+void EventFile::image(const std::string& tag, int64_t step, const image::Image& pixels) {
   const std::string name = checked(tag);
-  const std::string png = image::encode_png(picture, "EventFile: image " + tag);
+  const std::string png = image::encode_png(pixels, "EventFile: image " + tag);
   file_.append(event_record(
-      image_event({now(), step}, name, {picture.height, picture.width, picture.channels, png})));
+      image_event({now(), step}, name, {pixels.height, pixels.width, pixels.channels, png})));
 }
 
 void EventFile::flush() { file_.sync(); }

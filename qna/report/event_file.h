@@ -22,7 +22,7 @@ class EventFile {
   // float32, the format's own type; NaN and infinity are allowed.
   void scalar(const std::string& tag, int64_t step, double value);
   void text(const std::string& tag, int64_t step, const std::string& markdown);
-  void image(const std::string& tag, int64_t step, const image::Image& picture);
+  void image(const std::string& tag, int64_t step, const image::Image& pixels);
 
   // Every event is with the operating system at once; this waits until it is on the disk.
   void flush();

@@ -76,9 +76,9 @@ TEST(EventFile, EventsAreThereAtOnce) {
   file.text("note", 4, "hi");
   EXPECT_EQ(records_of(file.path())[2].substr(9), text_event({0, 4}, "note", "hi").substr(9));
   file.image("picture", 5, image::make_image(2, 3, 3));
-  const std::string picture = records_of(file.path())[3];
-  EXPECT_NE(picture.find("\x08\x02\x10\x03\x18\x03"), std::string::npos);  // 2 x 3, RGB
-  EXPECT_NE(picture.find("\x89PNG\r\n"), std::string::npos);
+  const std::string record = records_of(file.path())[3];
+  EXPECT_NE(record.find("\x08\x02\x10\x03\x18\x03"), std::string::npos);  // 2 x 3, RGB
+  EXPECT_NE(record.find("\x89PNG\r\n"), std::string::npos);
   file.flush();
 }
 

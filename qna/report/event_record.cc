@@ -107,12 +107,12 @@ std::string text_event(const Moment& at, std::string_view tag, std::string_view 
   return summary_event(at, Message().bytes(1, tag).message(8, tensor).message(9, metadata));
 }
 
-std::string image_event(const Moment& at, std::string_view tag, const EncodedPicture& picture) {
+std::string image_event(const Moment& at, std::string_view tag, const EncodedImage& encoded) {
   const Message image = Message()
-                            .integer(1, picture.height)
-                            .integer(2, picture.width)
-                            .integer(3, picture.channels)
-                            .bytes(4, picture.png);
+                            .integer(1, encoded.height)
+                            .integer(2, encoded.width)
+                            .integer(3, encoded.channels)
+                            .bytes(4, encoded.png);
   return summary_event(at, Message().bytes(1, tag).message(4, image));
 }
 

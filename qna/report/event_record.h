@@ -37,18 +37,18 @@ struct Moment {
   int64_t step = 0;
 };
 
-// The data of records. Tags and texts must be UTF-8, see valid_utf8() in html.h.
+// The data of records. Tags and texts must be UTF-8, see format::valid_utf8().
 std::string version_event(double wall_time);  // the first of every file
 std::string start_event(const Moment& at);    // what was seen at this step and later is void
 std::string scalar_event(const Moment& at, std::string_view tag, float value);
 std::string text_event(const Moment& at, std::string_view tag, std::string_view markdown);
 
-struct EncodedPicture {
+struct EncodedImage {
   int64_t height;
   int64_t width;
   int64_t channels;
   std::string_view png;
 };
-std::string image_event(const Moment& at, std::string_view tag, const EncodedPicture& picture);
+std::string image_event(const Moment& at, std::string_view tag, const EncodedImage& encoded);
 
 }  // namespace qna::report

@@ -1,11 +1,10 @@
 #include "qna/report/html.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cstdint>
 
 #include "qna/base/error.h"
+#include "qna/format/text.h"
 #include "qna/image/write_png.h"
 
 namespace qna::report {
@@ -81,16 +80,9 @@ ul { margin: 0; padding-left: 20px; } li { overflow-wrap: anywhere; }
 
 }  // namespace
 
-std::string valid_utf8(std::string_view text) {
-  using nlohmann::json;
-  const std::string quoted =
-      json(std::string(text)).dump(-1, ' ', false, json::error_handler_t::replace);
-  return json::parse(quoted).get<std::string>();
-}
-
 std::string escape(std::string_view text) {
   std::string out;
-  const std::string valid = valid_utf8(text);
+  const std::string valid = format::valid_utf8(text);
   for (size_t i = 0; i < valid.size(); ++i) {
     const char c = valid[i];
     const bool control = static_cast<uint8_t>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
@@ -135,16 +127,16 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-std::string png_data_uri(const image::Image& picture) {
-  return "data:image/png;base64," + base64(image::encode_png(picture, "png_data_uri"));
+std::string png_data_uri(const image::Image& image) {
+  return "data:image/png;base64," + base64(image::encode_png(image, "png_data_uri"));
 }
 
-std::string picture_tag(const image::Image& picture, std::string_view alt) {
-  // Below this a picture is shown larger than it is, and its pixels are worth seeing.
-  const bool small = std::max(picture.height, picture.width) <= 96;
+std::string image_tag(const image::Image& image, std::string_view alt) {
+  // Below this an image is shown larger than it is, and its pixels are worth seeing.
+  const bool small = std::max(image.height, image.width) <= 96;
   return fmt::format(R"(<img{} src="{}" width="{}" height="{}" alt="{}"/>)",
-                     small ? R"( class="small")" : "", png_data_uri(picture), picture.width,
-                     picture.height, escape(alt));
+                     small ? R"( class="small")" : "", png_data_uri(image), image.width,
+                     image.height, escape(alt));
 }
 
 std::string card(std::string_view heading, std::string_view body) {

@@ -1,4 +1,4 @@
-// Pages that need nothing but themselves: no scripts, no fonts, no pictures from elsewhere. What
+// Pages that need nothing but themselves: no scripts, no fonts, no images from elsewhere. What
 // is made here is well-formed XML as well, so that a test can read it strictly.
 #pragma once
 
@@ -9,9 +9,6 @@
 
 namespace qna::report {
 
-// Bytes that are not UTF-8 become U+FFFD.
-std::string valid_utf8(std::string_view text);
-
 // Text that shows as itself between tags and in quoted attributes, whoever wrote it: & < > " ' as
 // entities; bytes that are not UTF-8, and control characters that XML forbids, as U+FFFD.
 std::string escape(std::string_view text);
@@ -20,10 +17,10 @@ std::string escape(std::string_view text);
 std::string base64(std::string_view bytes);
 
 // data:image/png;base64,...
-std::string png_data_uri(const image::Image& picture);
+std::string png_data_uri(const image::Image& image);
 
-// <img> with the picture inside. alt: what is said where it cannot be seen; escaped here.
-std::string picture_tag(const image::Image& picture, std::string_view alt);
+// <img> with the image inside. alt: what is said where it cannot be seen; escaped here.
+std::string image_tag(const image::Image& image, std::string_view alt);
 
 // A card with a heading; `body` is HTML.
 std::string card(std::string_view heading, std::string_view body);

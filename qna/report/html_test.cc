@@ -55,14 +55,14 @@ TEST(Base64, VectorsOfRfc4648) {
   EXPECT_EQ(base64(std::string(3, '\0')), "AAAA");
 }
 
-TEST(PictureTag, HoldsThePng) {
-  const image::Image picture = image::make_image(3, 5, 3);
-  const std::string tag = picture_tag(picture, "a \"cat\"");
+TEST(ImageTag, HoldsThePng) {
+  const image::Image image = image::make_image(3, 5, 3);
+  const std::string tag = image_tag(image, "a \"cat\"");
   EXPECT_NE(
-      tag.find("src=\"data:image/png;base64," + base64(image::encode_png(picture, "test")) + "\""),
+      tag.find("src=\"data:image/png;base64," + base64(image::encode_png(image, "test")) + "\""),
       std::string::npos);
   EXPECT_NE(tag.find("width=\"5\" height=\"3\" alt=\"a &quot;cat&quot;\""), std::string::npos);
-  EXPECT_THROW(picture_tag({}, ""), Error);
+  EXPECT_THROW(image_tag({}, ""), Error);
 }
 
 TEST(Page, NeedsNothingFromOutside) {

@@ -15,13 +15,12 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-image::Image shrunk(const image::Image& picture, int64_t side) {
-  image::check_image(picture, "TrainingReport");
-  const int64_t longer = std::max(picture.height, picture.width);
-  if (longer <= side) return picture;
+image::Image shrunk(const image::Image& image, int64_t side) {
+  image::check_image(image, "TrainingReport");
+  const int64_t longer = std::max(image.height, image.width);
+  if (longer <= side) return image;
   const auto scaled = [&](int64_t size) { return std::max<int64_t>(1, size * side / longer); };
-  return image::resize(picture, scaled(picture.height), scaled(picture.width),
-                       image::Filter::kBicubic);
+  return image::resize(image, scaled(image.height), scaled(image.width), image::Filter::kBicubic);
 }
 
 std::string description_list(const char* kind, const Pairs& pairs) {
@@ -53,8 +52,8 @@ std::string sample_figure(const Sample& sample) {
                    : fmt::format("<br/><span class=\"soft\">is {}</span>", escape(sample.truth));
   return fmt::format(
       "<figure>{}<figcaption><span class=\"{}\">{} {}</span>{}{}</figcaption></figure>\n",
-      picture_tag(shrunk(sample.picture, 224), sample.truth), sample.right ? "right" : "wrong",
-      mark, escape(sample.predicted), confidence, truth);
+      image_tag(shrunk(sample.image, 224), sample.truth), sample.right ? "right" : "wrong", mark,
+      escape(sample.predicted), confidence, truth);
 }
 
 std::string sample_grid(const std::vector<Sample>& samples) {
@@ -63,12 +62,11 @@ std::string sample_grid(const std::vector<Sample>& samples) {
   return html + "</div>\n";
 }
 
-std::string picture_grid(const std::vector<viz::Captioned>& pictures) {
+std::string image_grid(const std::vector<viz::Captioned>& images) {
   std::string html = "<div class=\"pictures large\">\n";
-  for (const viz::Captioned& each : pictures) {
-    html +=
-        fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n",
-                    picture_tag(shrunk(each.picture, 1024), each.caption), escape(each.caption));
+  for (const viz::Captioned& each : images) {
+    html += fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n",
+                        image_tag(shrunk(each.image, 1024), each.caption), escape(each.caption));
   }
   return html + "</div>\n";
 }
@@ -91,10 +89,10 @@ std::string to_html(const TrainingReport& report) {
   }
   if (!report.samples.empty()) body += card("Samples", sample_grid(report.samples));
   if (!report.attention.empty()) {
-    body += card("Where the model looks", picture_grid(report.attention));
+    body += card("Where the model looks", image_grid(report.attention));
   }
   for (const Gallery& gallery : report.galleries) {
-    body += card(gallery.title, picture_grid(gallery.pictures));
+    body += card(gallery.title, image_grid(gallery.images));
   }
   if (!report.recipe.empty()) {
     body += card("Recipe", fmt::format("<pre>{}</pre>\n", escape(report.recipe)));

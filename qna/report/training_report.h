@@ -12,19 +12,19 @@
 
 namespace qna::report {
 
-// A picture and what the model says of it.
+// An image and what the model says of it.
 struct Sample {
-  image::Image picture;
+  image::Image image;
   std::string truth;
   std::string predicted;
   double confidence = 0;  // of the predicted class, 0 to 1; NaN is not shown
   bool right = false;
 };
 
-// Pictures under a heading.
+// Images under a heading.
 struct Gallery {
   std::string title;
-  std::vector<viz::Captioned> pictures;
+  std::vector<viz::Captioned> images;
 };
 
 // All text is plain text. A part that is empty has no place on the page.
@@ -41,7 +41,7 @@ struct TrainingReport {
   std::vector<std::string> notes = {};
 };
 
-// The same report gives the same bytes. Samples are shrunk to 224 pixels and all other pictures to
+// The same report gives the same bytes. Samples are shrunk to 224 pixels and all other images to
 // 1024 at their longer side.
 std::string to_html(const TrainingReport& report);
 

@@ -50,7 +50,7 @@ TEST(TrainingReport, Samples) {
   EXPECT_FALSE(has(html(std::nan(""), false), "nan"));
 }
 
-TEST(TrainingReport, LargePicturesShrink) {
+TEST(TrainingReport, LargeImagesShrink) {
   const TrainingReport report{.samples = {{image::make_image(1000, 500, 3), "a", "a", 1, true},
                                           {image::make_image(1, 5000, 3), "a", "a", 1, true},
                                           {image::make_image(224, 10, 3), "a", "a", 1, true}},

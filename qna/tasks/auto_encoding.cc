@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "qna/base/error.h"
-#include "qna/data/picture_dataset.h"
-#include "qna/format/fields.h"
-#include "qna/predict/reconstruct.h"
+#include "qna/data/image_dataset.h"
 #include "qna/tasks/batch_tensor.h"
 
 namespace qna::tasks {
@@ -16,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-// The pictures of a batch that could be read.
+// The images of a batch that could be read.
 Tensor readable(const data::Batch& batch, int64_t first, int64_t last) {
   std::vector<int64_t> slots;
   for (int64_t i = first; i < last; ++i) {
@@ -36,7 +33,7 @@ Tensor to_unit(const Tensor& x, const config::Preprocess& preprocess) {
 
 AutoEncoding::AutoEncoding(const nlohmann::json& sections, const Run& run)
     : run_(run), options_(auto_encoding_options(sections)) {
-  const auto whole = std::make_shared<data::PictureDataset>(options_.path);
+  const auto whole = std::make_shared<data::ImageDataset>(options_.path);
   check(options_.val_count >= 1 && options_.val_count < whole->size(),
         "recipe: data.val_count must be from 1 to {}, since {} has {} pictures, got {}",
         whole->size() - 1, options_.path, whole->size(), options_.val_count);
@@ -44,7 +41,7 @@ AutoEncoding::AutoEncoding(const nlohmann::json& sections, const Run& run)
   train_set_ = sets.train;
   val_set_ = sets.val;
   model_ = models::AutoEncoder(options_.config);
-  if (!options_.weights.empty()) checkpoint::load_auto_encoder_weights(model_, options_.weights);
+  if (!options_.weights.empty()) checkpoint::load_weights(model_, options_.weights);
   const auto loader = [&](const auto& set, bool training) {
     return std::make_unique<data::Loader>(set, options_.preprocess, std::nullopt, data::Mix{},
                                           loader_options(options_.reading, run, training));
@@ -65,19 +62,11 @@ std::vector<std::string> AutoEncoding::describe() const {
                       train_set_->size(), val_set_->size())};
 }
 
-int64_t AutoEncoding::next() {
-  train_->recycle(std::move(batch_));
-  std::optional<data::Batch> batch = train_->next();
-  check(batch.has_value(), "auto-encoding: there is no further batch in this epoch");
-  batch_ = std::move(*batch);
-  return batch_.total;
-}
-
 Tensor AutoEncoding::loss(int64_t part, int64_t parts) {
   const Tensor images =
       readable(batch_, batch_.count * part / parts, batch_.count * (part + 1) / parts);
   if (images.size(0) == 0) {
-    // No picture here, but the other processes wait for our gradients: zeros.
+    // No image here, but the other processes wait for our gradients: zeros.
     const auto& size = options_.preprocess.crop;
     return model_->forward(torch::zeros({1, size[0], size[1], options_.config.channels})).sum() * 0;
   }
@@ -89,42 +78,8 @@ Tensor AutoEncoding::loss(int64_t part, int64_t parts) {
 
 Metrics AutoEncoding::evaluate(const Tell& tell) {
   engine::Context context(run_.threads);
-  return predict::metrics_of(
-      predict::evaluate_auto_encoder(checkpoint::serving_model(model_, info()), *val_,
-                                     options_.preprocess, context, evaluation_run(run_, tell)));
-}
-
-void AutoEncoding::save(const std::string& path, const nlohmann::json& training,
-                        const NamedTensors& extra) {
-  checkpoint::ModelInfo about = info();
-  about.training = training;
-  checkpoint::save_auto_encoder(path, model_, about, at::kFloat, extra);
-}
-
-std::vector<std::string> AutoEncoding::broken() const {
-  std::vector<std::string> all = train_->broken();
-  for (const std::string& line : val_->broken()) all.push_back(line);
-  return all;
-}
-
-void AutoEncoding::add_to_report(report::TrainingReport& report) {
-  constexpr int64_t kPictures = 12;
-  report::Gallery gallery{.title = "Originals, and what became of them", .pictures = {}};
-  const int64_t count = std::min(kPictures, val_set_->size());
-  const engine::Model model = checkpoint::serving_model(model_, info());
-  engine::Context context(run_.threads);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t picture = i * val_set_->size() / count;
-    try {
-      const image::Image photo = val_set_->read(picture, options_.preprocess.channels());
-      gallery.pictures.push_back(
-          {predict::reconstruct(model, photo, options_.preprocess, context).side_by_side(),
-           std::filesystem::path(val_set_->name(picture)).filename().string()});
-    } catch (const Error&) {
-      continue;  // it is in the list of broken ones
-    }
-  }
-  report.galleries.push_back(std::move(gallery));
+  return predict::metrics_of(predict::evaluate_auto_encoder(
+      serving_model(), *val_, options_.preprocess, context, evaluation_run(run_, tell)));
 }
 
 }  // namespace qna::tasks

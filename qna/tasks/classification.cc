@@ -5,7 +5,7 @@
 #include "qna/base/error.h"
 #include "qna/config/cost.h"
 #include "qna/tasks/batch_tensor.h"
-#include "qna/tasks/reading_options.h"
+#include "qna/tasks/loading.h"
 
 namespace qna::tasks {
 namespace {
@@ -63,20 +63,14 @@ void Classification::start(int64_t epoch, int64_t first_batch) {
   train_->start(epoch, first_batch);
 }
 
-int64_t Classification::next() {
-  train_->recycle(std::move(batch_));
-  std::optional<data::Batch> batch = train_->next();
-  check(batch.has_value(), "classification: there is no further batch in this epoch");
-  batch_ = std::move(*batch);
-  return batch_.total;
-}
+int64_t Classification::next() { return go_on(*train_, batch_); }
 
 Tensor Classification::loss(int64_t part, int64_t parts) {
   const int64_t first = batch_.count * part / parts;
   const int64_t last = batch_.count * (part + 1) / parts;
   if (first == last) {
     const std::array<int64_t, 2> size = model_->config().image_size;
-    // No picture here, but the other processes wait for our gradients: zeros.
+    // No image here, but the other processes wait for our gradients: zeros.
     const Tensor nothing = torch::zeros({1, size[0], size[1], options_.preprocess.channels()});
     model_->eval();  // it must not count in the statistics of a BatchNorm
     const Tensor zero = model_->forward(nothing).to(torch::kFloat).sum() * 0;
@@ -92,8 +86,7 @@ Tensor Classification::loss(int64_t part, int64_t parts) {
 
 Metrics Classification::evaluate(const Tell& tell) {
   engine::Context context(run_.threads);
-  last_ = predict::evaluate_classifier(checkpoint::serving_model(model_, info()), *val_, context,
-                                       evaluation_run(run_, tell));
+  last_ = predict::evaluate_classifier(serving_model(), *val_, context, evaluation_run(run_, tell));
   Metrics metrics = {{"top1", last_.top1}};
   if (model_->config().classes > 5) metrics.emplace_back("top5", last_.top5);
   metrics.emplace_back("loss", last_.loss);
@@ -104,17 +97,6 @@ checkpoint::ModelInfo Classification::info() const {
   return {.name = options_.model, .preprocess = options_.preprocess, .labels = labels_};
 }
 
-void Classification::save(const std::string& path, const nlohmann::json& training,
-                          const NamedTensors& extra) {
-  checkpoint::ModelInfo about = info();
-  about.training = training;
-  checkpoint::save_model(path, model_, about, at::kFloat, extra);
-}
-
-std::vector<std::string> Classification::broken() const {
-  std::vector<std::string> all = train_->broken();
-  for (const std::string& line : val_->broken()) all.push_back(line);
-  return all;
-}
+std::vector<std::string> Classification::broken() const { return broken_in(*train_, *val_); }
 
 }  // namespace qna::tasks

@@ -1,9 +1,8 @@
-// One label per picture: cross entropy with soft targets, top-1 and top-5.
+// One label per image: cross entropy with soft targets, top-1 and top-5.
 #pragma once
 
 #include <memory>
 
-#include "qna/checkpoint/model_file.h"
 #include "qna/data/loader.h"
 #include "qna/recipe/classification_options.h"
 #include "qna/tasks/task.h"
@@ -22,13 +21,14 @@ class Classification final : public Task {
   int64_t next() override;
   torch::Tensor loss(int64_t part, int64_t parts) override;
   Metrics evaluate(const Tell& tell) override;
-  void save(const std::string& path, const nlohmann::json& training,
-            const NamedTensors& extra) override;
   std::vector<std::string> broken() const override;
-  void add_to_report(report::TrainingReport& report) override;
+
+  const predict::Evaluation& last_evaluation() const { return last_; }
+  const data::Dataset& val_set() const { return *val_set_; }
 
  private:
-  checkpoint::ModelInfo info() const;
+  checkpoint::AnyModel any_model() const override { return model_; }
+  checkpoint::ModelInfo info() const override;
 
   const Run run_;
   const ClassificationOptions options_;

@@ -8,6 +8,7 @@
 #include "qna/coco/summary.h"
 #include "qna/format/text.h"
 #include "qna/tasks/detection_batch.h"
+#include "qna/tasks/loading.h"
 
 namespace qna::tasks {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using torch::Tensor;
 
 // The loss over a whole data set: sums first, their divisors at the end, so that it does not matter
-// which pictures shared a batch.
+// which images shared a batch.
 class LossSum {
  public:
   explicit LossSum(const SetLossOptions& options) : options_(options) {}
@@ -99,7 +100,7 @@ Detection::Detection(const nlohmann::json& sections, const Run& run)
 void Detection::load() {
   for (const std::string& file : {options_.backbone, options_.weights}) {
     if (file.empty()) continue;
-    for (const std::string& line : checkpoint::load_detector_weights(model_, file)) {
+    for (const std::string& line : checkpoint::load_weights(model_, file)) {
       load_report_.push_back(line);
     }
   }
@@ -134,23 +135,20 @@ std::vector<std::string> Detection::describe() const {
 void Detection::start(int64_t epoch, int64_t first_batch) { train_->start(epoch, first_batch); }
 
 int64_t Detection::next() {
-  train_->recycle(std::move(batch_));
-  std::optional<data::DetectionBatch> batch = train_->next();
-  check(batch.has_value(), "detection: there is no further batch in this epoch");
-  batch_ = std::move(*batch);
+  const int64_t images = go_on(*train_, batch_);
   const DetectorInput input = detector_input(batch_, 0, batch_.count);
   scale_ = set_loss_scale(input.targets, model_->config().queries, options_.loss);
   Tensor shared = torch::tensor({scale_.objects, scale_.predictions}, torch::kDouble);
   run_.sum(shared);
   scale_ = {.objects = shared[0].item<double>(), .predictions = shared[1].item<double>()};
-  return batch_.total;
+  return images;
 }
 
 Tensor Detection::loss(int64_t part, int64_t parts) {
   const DetectorInput input =
       detector_input(batch_, batch_.count * part / parts, batch_.count * (part + 1) / parts);
   if (input.slots.empty()) {
-    // No picture here, but the other processes wait for our gradients: zeros.
+    // No image here, but the other processes wait for our gradients: zeros.
     return sum_of(model_->forward(torch::zeros({1, 64, 64, 3}))) * 0;
   }
   const models::DetrOutput output = model_->forward(input.images, input.mask);
@@ -168,8 +166,8 @@ Metrics Detection::evaluate(const Tell& tell) {
     loss.add(output, targets_of(batch, output.slots));
   };
   engine::Context context(run_.threads);
-  last_ = predict::evaluate_detector(checkpoint::serving_model(model_, info()), *val_, *val_set_,
-                                     category_ids_, context, evaluation_run(run_, tell), see);
+  last_ = predict::evaluate_detector(serving_model(), *val_, *val_set_, category_ids_, context,
+                                     evaluation_run(run_, tell), see);
   Metrics metrics;
   for (const coco::Measure& measure : coco::kMeasures) {
     const double value = coco::mean(last_.numbers, measure);
@@ -188,17 +186,6 @@ checkpoint::ModelInfo Detection::info() const {
           .category_ids = category_ids_};
 }
 
-void Detection::save(const std::string& path, const nlohmann::json& training,
-                     const NamedTensors& extra) {
-  checkpoint::ModelInfo about = info();
-  about.training = training;
-  checkpoint::save_detector(path, model_, about, at::kFloat, extra);
-}
-
-std::vector<std::string> Detection::broken() const {
-  std::vector<std::string> all = train_->broken();
-  for (const std::string& line : val_->broken()) all.push_back(line);
-  return all;
-}
+std::vector<std::string> Detection::broken() const { return broken_in(*train_, *val_); }
 
 }  // namespace qna::tasks

@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "qna/checkpoint/detector_file.h"
 #include "qna/data/detection_loader.h"
 #include "qna/recipe/detection_options.h"
 #include "qna/tasks/set_loss.h"
@@ -23,16 +22,16 @@ class Detection final : public Task {
   int64_t next() override;
   torch::Tensor loss(int64_t part, int64_t parts) override;
   Metrics evaluate(const Tell& tell) override;  // AP and its kin in percent, then the loss
-  void save(const std::string& path, const nlohmann::json& training,
-            const NamedTensors& extra) override;
   std::vector<std::string> broken() const override;
-  void add_to_report(report::TrainingReport& report) override;
+
+  const predict::DetectorEvaluation& last_evaluation() const { return last_; }
+  const data::DetectionDataset& val_set() const { return *val_set_; }
 
  private:
-  checkpoint::ModelInfo info() const;
+  checkpoint::AnyModel any_model() const override { return model_; }
+  checkpoint::ModelInfo info() const override;
   void load();
   void freeze();
-  void add_attention(report::TrainingReport& report);
 
   const Run run_;
   const DetectionTaskOptions options_;

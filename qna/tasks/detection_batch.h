@@ -1,4 +1,4 @@
-// From a batch of pictures with boxes to what a detector and its loss take.
+// From a batch of images with boxes to what a detector and its loss take.
 #pragma once
 
 #include "qna/data/detection_loader.h"
@@ -6,15 +6,15 @@
 
 namespace qna::tasks {
 
-// The pictures of a batch that could be read, cut to the largest of them.
+// The images of a batch that could be read, cut to the largest of them.
 struct DetectorInput {
   std::vector<int64_t> slots;       // their places in the batch
   torch::Tensor images;             // [n, H, W, 3]; may view the batch, which must stay
-  torch::Tensor mask;               // [n, H, W] bool; undefined where all pictures are as large
+  torch::Tensor mask;               // [n, H, W] bool; undefined where all images are as large
   std::vector<BoxTargets> targets;  // of each
 };
 
-// The objects of the pictures at these places.
+// The objects of the images at these places.
 std::vector<BoxTargets> targets_of(const data::DetectionBatch& batch,
                                    const std::vector<int64_t>& slots);
 

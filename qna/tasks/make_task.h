@@ -1,16 +1,19 @@
-// The kinds of tasks, by the name that a recipe gives them.
+// Tasks by the kind of network that they train.
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include "qna/config/network.h"
+#include "qna/report/training_report.h"
 #include "qna/tasks/task.h"
 
 namespace qna::tasks {
 
-// name: the recipe's `task`; sections: its tables of model and data. Throws qna::Error that lists
-// the names where there is no such task.
-std::unique_ptr<Task> make_task(const std::string& name, const nlohmann::json& sections,
-                                const Run& run);
+// sections: the recipe's tables of model and data.
+std::unique_ptr<Task> make_task(config::Kind kind, const nlohmann::json& sections, const Run& run);
+
+// Images and charts of the last evaluate(); `task` must be one of that kind.
+void add_to_report(report::TrainingReport& report, config::Kind kind, const Task& task,
+                   int threads);
 
 }  // namespace qna::tasks

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "qna/base/error.h"
-#include "qna/ops/geometry.h"
+#include "qna/base/text.h"
 #include "qna/tasks/assignment.h"
 #include "qna/tasks/boxes.h"
 
@@ -24,7 +24,7 @@ void check_targets(const std::vector<BoxTargets>& targets, int64_t batch, int64_
     check(boxes.defined() && boxes.dim() == 2 && boxes.size(0) == labels.size(0) &&
               boxes.size(1) == 4,
           "set_loss: the boxes of image {} must be [{}, 4], got {}", i, labels.size(0),
-          boxes.defined() ? ops::sizes_text(boxes.sizes()) : "an undefined tensor");
+          boxes.defined() ? in_brackets(boxes.sizes()) : "an undefined tensor");
     if (labels.numel() == 0) continue;
     const int64_t least = labels.min().item<int64_t>();
     const int64_t most = labels.max().item<int64_t>();
@@ -44,8 +44,7 @@ void check_predictions(const Tensor& logits, const Tensor& boxes, int64_t dimens
             logits.sizes().slice(0, dimensions - 1) == boxes.sizes().slice(0, dimensions - 1),
         "set_loss: logits and boxes must be [{}batch, queries, classes + 1] and [..., 4], got {} "
         "and {}",
-        dimensions == 4 ? "blocks, " : "", ops::sizes_text(logits.sizes()),
-        ops::sizes_text(boxes.sizes()));
+        dimensions == 4 ? "blocks, " : "", in_brackets(logits.sizes()), in_brackets(boxes.sizes()));
 }
 
 // The costs of all pairs of one image: [queries, objects].
@@ -164,7 +163,7 @@ SetLoss set_loss(const Tensor& logits, const Tensor& boxes, const std::vector<Bo
   check_predictions(logits, boxes, 4);
   check(logits.size(0) >= 1 && logits.size(1) >= 1,
         "set_loss: there must be at least one block and one image, got {}",
-        ops::sizes_text(logits.sizes()));
+        in_brackets(logits.sizes()));
   check_targets(targets, logits.size(1), logits.size(3) - 1);
   const SetLossScale divisors =
       scale.has_value() ? *scale : set_loss_scale(targets, logits.size(2), options);

@@ -1,27 +1,25 @@
-// What a training run asks of its subject: a model, batches of data, a loss and metrics.
+// What a training run asks of its subject: a model, batches of data, a loss and metrics. What
+// people look at is beside it: kinds/run_report.h.
 #pragma once
 
 #include <torch/nn/module.h>
 
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "qna/checkpoint/model_file.h"
 #include "qna/predict/evaluate.h"
-#include "qna/report/training_report.h"
 
 namespace qna::tasks {
 
 using predict::Metrics;
-using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // What a task has to know of the run around it.
 struct Run {
   int64_t seed = 0;
-  int64_t batch = 1;  // pictures per step, of all processes together
+  int64_t batch = 1;  // images per step, of all processes together
   int rank = 0;
   int ranks = 1;
   int threads = 1;  // that compute in this process
@@ -36,29 +34,33 @@ class Task {
   virtual torch::nn::Module& model() = 0;
   // Lines about model and data for people.
   virtual std::vector<std::string> describe() const = 0;
-  virtual int64_t train_size() const = 0;  // pictures
+  virtual int64_t train_size() const = 0;  // images
   virtual int64_t batches() const = 0;     // of an epoch
   virtual void start(int64_t epoch, int64_t first_batch) = 0;
-  // Goes on to the next batch and returns how many pictures it has in all processes together.
+  // Goes on to the next batch and returns how many images it has in all processes together.
   virtual int64_t next() = 0;
-  // Of one of `parts` parts of this process's pictures: the sum of their losses divided by the
-  // number of pictures in all parts and processes. Differentiable, whatever the part holds.
+  // Of one of `parts` parts of this process's images: the sum of their losses divided by the
+  // number of images in all parts and processes. Differentiable, whatever the part holds.
   virtual torch::Tensor loss(int64_t part, int64_t parts) = 0;
 
-  // On the validation pictures, each exactly once over all processes. Everyone gets the same.
+  // On the validation images, each exactly once over all processes. Everyone gets the same.
   using Tell = std::function<void(int64_t done, int64_t total)>;
   // Made with an engine of the model's current weights: what is measured is what users run.
   virtual Metrics evaluate(const Tell& tell) = 0;
   // Whether the first metric is better when larger.
   virtual bool larger_is_better() const { return true; }
 
-  // A file that predicts: the model, with `extra` tensors beside it.
-  virtual void save(const std::string& path, const nlohmann::json& training,
-                    const NamedTensors& extra) = 0;
+  // The model's current weights, as a file and as a model that serves.
+  void save(const std::string& path, const nlohmann::json& training,
+            const checkpoint::NamedTensors& extra) const;
+  engine::Model serving_model() const;
+
   // What could not be read so far; for logs.
   virtual std::vector<std::string> broken() const = 0;
-  // Of the last evaluate(): pictures and charts.
-  virtual void add_to_report(report::TrainingReport& report) = 0;
+
+ protected:
+  virtual checkpoint::AnyModel any_model() const = 0;
+  virtual checkpoint::ModelInfo info() const = 0;  // of a file
 };
 
 // A run as predict/ sees it; `run` must outlive the result.

@@ -26,8 +26,8 @@ void Ema::swap() {
   }
 }
 
-tasks::NamedTensors Ema::tensors() const {
-  tasks::NamedTensors out;
+checkpoint::NamedTensors Ema::tensors() const {
+  checkpoint::NamedTensors out;
   for (size_t i = 0; i < names_.size(); ++i) out.emplace_back(names_[i], means_[i]);
   return out;
 }

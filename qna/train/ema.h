@@ -22,7 +22,7 @@ class Ema {
   // Exchanges the weights and their mean; done twice it undoes itself.
   void swap();
   // The mean, or what stands in its place while swapped, by the parameters' names.
-  tasks::NamedTensors tensors() const;
+  checkpoint::NamedTensors tensors() const;
 
  private:
   const double decay_;

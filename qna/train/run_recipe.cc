@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "qna/kinds/kind.h"
 #include "qna/tasks/make_task.h"
 #include "qna/train/run_report.h"
 
@@ -31,7 +32,7 @@ RunResult run_recipe(const Recipe& recipe, const RunOptions& options, const Rank
   const Processes processes(rank, options.timeout);
   torch::manual_seed(static_cast<uint64_t>(recipe.seed));
   const std::unique_ptr<tasks::Task> task =
-      tasks::make_task(recipe.task, recipe.sections,
+      tasks::make_task(kinds::row_of_task(recipe.task).kind, recipe.sections,
                        {.seed = recipe.seed,
                         .batch = recipe.batch,
                         .rank = processes.rank(),

@@ -20,9 +20,9 @@ struct RunResult {
   bool finished = false;  // false: stopped; the run is saved
   bool first = true;      // whether this is the first process, which has the rest
   RunState state;
-  std::string best_file;            // weights
-  std::string report;               // page; of a finished run
-  std::vector<std::string> broken;  // pictures that were left out, a line each
+  std::string best_file;                 // weights
+  std::string report = {};               // page; of a finished run
+  std::vector<std::string> broken = {};  // images that were left out, a line each
 };
 
 // In this process, which is `rank` of several or the only one. Throws as train() does.

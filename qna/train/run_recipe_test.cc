@@ -26,9 +26,9 @@ class RunRecipe : public ::testing::Test {
     fs::create_directory(folder_.path("pictures"));
     std::mt19937 random(5);
     for (int i = 0; i < 10; ++i) {
-      image::Image picture = image::make_image(12, 12, 3);
-      for (uint8_t& value : picture.pixels) value = static_cast<uint8_t>(random() >> 24);
-      image::write_png(folder_.path("pictures/" + std::to_string(i) + ".png"), picture);
+      image::Image image = image::make_image(12, 12, 3);
+      for (uint8_t& value : image.pixels) value = static_cast<uint8_t>(random() >> 24);
+      image::write_png(folder_.path("pictures/" + std::to_string(i) + ".png"), image);
     }
   }
 
@@ -74,7 +74,7 @@ TEST_F(RunRecipe, TellsAndWritesAll) {
                             [&](const RunInfo& info) {
                               ++starts;
                               EXPECT_EQ(info.epochs, 3);
-                              EXPECT_EQ(info.steps_per_epoch, 2);  // 8 pictures, 4 each
+                              EXPECT_EQ(info.steps_per_epoch, 2);  // 8 images, 4 each
                               EXPECT_EQ(info.processes, 1);
                               EXPECT_FALSE(info.about.empty());
                             },
@@ -101,7 +101,7 @@ TEST_F(RunRecipe, TellsAndWritesAll) {
   for (const char* name : {"recipe.toml", "last.safetensors", "log.jsonl"}) {
     EXPECT_TRUE(fs::exists(folder_.path("run") + "/" + name)) << name;
   }
-  EXPECT_EQ(engine::Model::open(result.best_file).kind(), engine::Kind::kAutoEncoder);
+  EXPECT_EQ(engine::Model::open(result.best_file).kind(), config::Kind::kAutoEncoder);
 }
 
 TEST_F(RunRecipe, StoppedAnywhereAndResumedComesToTheSameBits) {

@@ -1,15 +1,18 @@
 #include "qna/train/run_report.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <map>
 
 #include "qna/format/toml.h"
+#include "qna/kinds/kind.h"
 #include "qna/report/json_lines.h"
 #include "qna/report/machine.h"
 #include "qna/report/metric_text.h"
 #include "qna/report/training_report.h"
+#include "qna/tasks/make_task.h"
 #include "qna/train/run_log.h"
 
 namespace qna::train {
@@ -72,8 +75,8 @@ std::vector<report::Chart> charts_of(const std::vector<json>& lines, double step
 
 }  // namespace
 
-std::string write_run_report(const std::string& folder, tasks::Task& task, const Recipe& recipe,
-                             const RunState& state) {
+std::string write_run_report(const std::string& folder, const tasks::Task& task,
+                             const Recipe& recipe, const RunState& state) {
   report::TrainingReport page;
   page.title = std::filesystem::path(folder).lexically_normal().filename().string();
   if (page.title.empty()) page.title = "Training run";
@@ -90,7 +93,7 @@ std::string write_run_report(const std::string& folder, tasks::Task& task, const
   page.summary.emplace_back("epochs", fmt::format("{}", state.epoch));
   page.charts =
       charts_of(report::read_json_lines(RunLog::path(folder)), static_cast<double>(task.batches()));
-  task.add_to_report(page);
+  tasks::add_to_report(page, kinds::row_of_task(recipe.task).kind, task, at::get_num_threads());
   page.recipe = format::to_toml(to_json(recipe));
   page.machine = report::describe(report::this_machine());
   page.notes = task.describe();

@@ -11,7 +11,7 @@ namespace qna::train {
 
 // folder/report.html: curves from the folder's log, and what the task shows of its last evaluation.
 // Returns the path.
-std::string write_run_report(const std::string& folder, tasks::Task& task, const Recipe& recipe,
-                             const RunState& state);
+std::string write_run_report(const std::string& folder, const tasks::Task& task,
+                             const Recipe& recipe, const RunState& state);
 
 }  // namespace qna::train

@@ -17,7 +17,7 @@ void visit_state(auto& s, const auto& visit) {
   visit("step", s.step);
   visit("bad_steps", s.bad_steps);
   visit("loss_sum", s.loss_sum);
-  visit("pictures", s.pictures);
+  visit("pictures", s.images);
   visit("seconds", s.seconds);
   visit("best_epoch", s.best_epoch);
 }
@@ -50,7 +50,7 @@ json to_json(const RunState& state) {
 
 void save_run(const std::string& path, tasks::Task& task, const Recipe& recipe,
               const RunState& state, const AdamW& optimizer, Ema& ema) {
-  tasks::NamedTensors extra = optimizer.state();
+  checkpoint::NamedTensors extra = optimizer.state();
   ema.swap();  // the file predicts with the mean
   for (const auto& [name, tensor] : ema.tensors()) extra.emplace_back("weights/" + name, tensor);
   try {

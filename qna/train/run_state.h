@@ -22,8 +22,8 @@ struct RunState {
   int64_t batch = 0;
   int64_t step = 0;                           // batches so far, skipped ones too
   int64_t bad_steps = 0;                      // of them, skipped
-  double loss_sum = 0;                        // of this epoch's pictures
-  int64_t pictures = 0;                       // of this epoch so far
+  double loss_sum = 0;                        // of this epoch's images
+  int64_t images = 0;                         // of this epoch so far
   double seconds = 0;                         // of training so far, in all sessions
   std::optional<double> best = std::nullopt;  // the first metric's
   int64_t best_epoch = -1;

@@ -9,8 +9,8 @@
 
 #include "qna/base/error.h"
 #include "qna/base/file.h"
+#include "qna/base/random.h"
 #include "qna/checkpoint/model_file.h"
-#include "qna/data/random.h"
 #include "qna/format/toml.h"
 #include "qna/train/run_log.h"
 
@@ -153,13 +153,13 @@ class Trainer {
   bool train_step() {
     // Stochastic depth draws from LibTorch's generator: seeded by the place in the run, it needs no
     // state in a checkpoint.
-    data::Random random(static_cast<uint64_t>(recipe_.seed), static_cast<uint64_t>(state_.epoch),
-                        static_cast<uint64_t>(state_.batch),
-                        1000 + static_cast<uint64_t>(processes_.rank()));
+    Random random(static_cast<uint64_t>(recipe_.seed), static_cast<uint64_t>(state_.epoch),
+                  static_cast<uint64_t>(state_.batch),
+                  1000 + static_cast<uint64_t>(processes_.rank()));
     torch::manual_seed(random.next() >> 1);
 
     const double begin = now();
-    const int64_t pictures = task_.next();
+    const int64_t images = task_.next();
     optimizer_.zero_grad();
     // Loss, and whether to stop: one exchange for both.
     torch::Tensor shared = torch::zeros({2}, torch::kDouble);
@@ -185,8 +185,8 @@ class Trainer {
       if (recipe_.clip > 0 && norm > recipe_.clip) optimizer_.scale_gradients(recipe_.clip / norm);
       optimizer_.step(lr);
       ema_.update();
-      state_.loss_sum += loss * static_cast<double>(pictures);
-      state_.pictures += pictures;
+      state_.loss_sum += loss * static_cast<double>(images);
+      state_.images += images;
     } else {
       ++state_.bad_steps;
       watcher_.note(
@@ -198,10 +198,10 @@ class Trainer {
             state_.bad_steps, recipe_.max_bad_steps);
     }
 
-    const double rate = static_cast<double>(pictures) / std::max(now() - begin, 1e-9);
+    const double rate = static_cast<double>(images) / std::max(now() - begin, 1e-9);
     rate_ = rate_ == 0 ? rate : 0.95 * rate_ + 0.05 * rate;
     const double mean =
-        state_.pictures == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.pictures);
+        state_.images == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.images);
     info_ = {.epoch = state_.epoch,
              .epochs = recipe_.epochs,
              .step = state_.step + 1,
@@ -228,13 +228,12 @@ class Trainer {
 
   void finish_epoch() {
     const bool last = state_.epoch + 1 == recipe_.epochs;
-    EpochInfo info{.epoch = state_.epoch,
-                   .epochs = recipe_.epochs,
-                   .train_loss = state_.pictures == 0
-                                     ? 0
-                                     : state_.loss_sum / static_cast<double>(state_.pictures),
-                   .seconds = state_.seconds,
-                   .metrics = {}};
+    EpochInfo info{
+        .epoch = state_.epoch,
+        .epochs = recipe_.epochs,
+        .train_loss = state_.images == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.images),
+        .seconds = state_.seconds,
+        .metrics = {}};
     if (last || (state_.epoch + 1) % recipe_.evaluate_every == 0) {
       info.metrics = evaluate();
       const double score = info.metrics.front().second;
@@ -250,7 +249,7 @@ class Trainer {
     ++state_.epoch;
     state_.batch = 0;
     state_.loss_sum = 0;
-    state_.pictures = 0;
+    state_.images = 0;
     // The log first: a resumed run drops the lines behind its checkpoint, but cannot add one.
     if (log_) log_->epoch(info, state_.step);
     if (info.best) save(kBestFile);

@@ -37,7 +37,7 @@ void draw_box(image::Image& image, Point top_left, Point bottom_right, Color col
               std::string_view label) {
   const Point corners[] = {
       top_left, {bottom_right.x, top_left.y}, bottom_right, {top_left.x, bottom_right.y}, top_left};
-  // Thicker on large pictures, which are shown smaller.
+  // Thicker on large images, which are shown smaller.
   const double width =
       std::max(1.5, static_cast<double>(std::max(image.height, image.width)) / 500);
   draw_line(image, corners, width, color);

@@ -1,4 +1,4 @@
-// Boxes with labels on pictures.
+// Boxes with labels on images.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace qna::viz {
 Color category_color(int64_t category);
 
 // The outline, and the label in its upper left corner on a ground of the same colour; none if it is
-// empty. What lies outside the picture is cut off. The picture has three channels.
+// empty. What lies outside the image is cut off. The image has three channels.
 void draw_box(image::Image& image, Point top_left, Point bottom_right, Color color,
               std::string_view label = {});
 

@@ -32,7 +32,7 @@ TEST(Box, LabelStandsAboveTheBoxOrInsideIt) {
   EXPECT_EQ(pixel(image, 4, 11), blue);
 }
 
-TEST(Box, MayReachBeyondThePicture) {
+TEST(Box, MayReachBeyondTheImage) {
   image::Image image = blank(20, 20, {0, 0, 0});
   draw_box(image, {-30, -30}, {500, 17.5}, {9, 9, 9}, "a label that is too long for it");
   EXPECT_EQ(pixel(image, 17, 3), (Color{9, 9, 9}));

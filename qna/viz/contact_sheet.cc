@@ -37,19 +37,19 @@ int64_t choose_columns(int64_t count, int64_t place_height, int64_t place_width)
 
 }  // namespace
 
-image::Image contact_sheet(std::span<const Captioned> pictures, const SheetOptions& options) {
-  check(!pictures.empty(), "contact_sheet: there must be at least one picture, got none");
+image::Image contact_sheet(std::span<const Captioned> images, const SheetOptions& options) {
+  check(!images.empty(), "contact_sheet: there must be at least one picture, got none");
   check(options.columns >= 0, "contact_sheet: columns must be at least 1 (or 0: chosen), got {}",
         options.columns);
   int64_t height = 0, width = 0;
-  for (const Captioned& item : pictures) {
-    check_image(item.picture, "contact_sheet");
-    height = std::max(height, item.picture.height);
-    width = std::max(width, item.picture.width);
+  for (const Captioned& item : images) {
+    check_image(item.image, "contact_sheet");
+    height = std::max(height, item.image.height);
+    width = std::max(width, item.image.width);
   }
   const int64_t place_height = kCaption + height + kMargin;
   const int64_t place_width = width + kMargin;
-  const auto count = static_cast<int64_t>(pictures.size());
+  const auto count = static_cast<int64_t>(images.size());
   const int64_t columns = options.columns > 0 ? std::min(options.columns, count)
                                               : choose_columns(count, place_height, place_width);
   const int64_t rows = (count + columns - 1) / columns;
@@ -65,8 +65,8 @@ image::Image contact_sheet(std::span<const Captioned> pictures, const SheetOptio
   for (int64_t i = 0; i < count; ++i) {
     const int64_t y = top + i / columns * place_height;
     const int64_t x = kMargin + i % columns * place_width;
-    draw_text(sheet, y, x, shorten(pictures[i].caption, width), kInk);
-    paste(sheet, pictures[i].picture, y + kCaption, x);
+    draw_text(sheet, y, x, shorten(images[i].caption, width), kInk);
+    paste(sheet, images[i].image, y + kCaption, x);
   }
   return sheet;
 }

@@ -1,4 +1,4 @@
-// Many pictures on one, with captions.
+// Many images on one, with captions.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 namespace qna::viz {
 
 struct Captioned {
-  image::Image picture;
+  image::Image image;
   std::string caption;  // one line above it, shortened to its width
 };
 
@@ -19,7 +19,7 @@ struct SheetOptions {
   std::vector<std::string> title;  // lines above all, shortened to the sheet's width
 };
 
-// Row by row; all places are as large as the largest picture.
-image::Image contact_sheet(std::span<const Captioned> pictures, const SheetOptions& options = {});
+// Row by row; all places are as large as the largest image.
+image::Image contact_sheet(std::span<const Captioned> images, const SheetOptions& options = {});
 
 }  // namespace qna::viz

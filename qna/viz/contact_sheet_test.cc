@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMargin = 12, kCaption = 15, kLine = 13;
 
-std::vector<Captioned> pictures(int64_t count, int64_t height, int64_t width) {
+std::vector<Captioned> images(int64_t count, int64_t height, int64_t width) {
   std::vector<Captioned> list;
   for (int64_t i = 0; i < count; ++i) {
     list.push_back({blank(height, width, {static_cast<uint8_t>(i), 100, 200}), "p"});
@@ -19,7 +19,7 @@ std::vector<Captioned> pictures(int64_t count, int64_t height, int64_t width) {
 }
 
 TEST(ContactSheet, RowByRow) {
-  const image::Image sheet = contact_sheet(pictures(5, 20, 30), {.columns = 3});
+  const image::Image sheet = contact_sheet(images(5, 20, 30), {.columns = 3});
   ASSERT_EQ(sheet.width, kMargin + 3 * (30 + kMargin));
   ASSERT_EQ(sheet.height, kMargin + 2 * (kCaption + 20 + kMargin));
   for (int64_t i = 0; i < 5; ++i) {
@@ -37,7 +37,7 @@ TEST(ContactSheet, RowByRow) {
 
 TEST(ContactSheet, TitleTakesItsLines) {
   const auto height = [](std::vector<std::string> title) {
-    return contact_sheet(pictures(1, 20, 30), {.title = std::move(title)}).height;
+    return contact_sheet(images(1, 20, 30), {.title = std::move(title)}).height;
   };
   EXPECT_EQ(height({"one"}), height({}) + kLine + kMargin);
   EXPECT_EQ(height({"one", "two"}), height({"one"}) + kLine);
@@ -45,7 +45,7 @@ TEST(ContactSheet, TitleTakesItsLines) {
 
 TEST(ContactSheet, ChoosesColumns) {
   for (int64_t count = 1; count <= 40; ++count) {
-    const image::Image sheet = contact_sheet(pictures(count, 100, 150));
+    const image::Image sheet = contact_sheet(images(count, 100, 150));
     const int64_t columns = (sheet.width - kMargin) / (150 + kMargin);
     const int64_t rows = (sheet.height - kMargin) / (kCaption + 100 + kMargin);
     EXPECT_GE(columns * rows, count);
@@ -60,8 +60,8 @@ TEST(ContactSheet, ChoosesColumns) {
 }
 
 TEST(ContactSheet, PlacesAreAsLargeAsTheLargest) {
-  std::vector<Captioned> list = pictures(2, 20, 30);
-  list[1].picture = blank(50, 10, {});
+  std::vector<Captioned> list = images(2, 20, 30);
+  list[1].image = blank(50, 10, {});
   const image::Image sheet = contact_sheet(list, {.columns = 2});
   EXPECT_EQ(sheet.width, kMargin + 2 * (30 + kMargin));
   EXPECT_EQ(sheet.height, kMargin + kCaption + 50 + kMargin);
@@ -69,7 +69,7 @@ TEST(ContactSheet, PlacesAreAsLargeAsTheLargest) {
 
 TEST(ContactSheet, Mistakes) {
   EXPECT_THROW(contact_sheet({}), Error);
-  EXPECT_THROW(contact_sheet(pictures(1, 2, 2), {.columns = -1}), Error);
+  EXPECT_THROW(contact_sheet(images(1, 2, 2), {.columns = -1}), Error);
   EXPECT_THROW(contact_sheet(std::vector<Captioned>{{image::make_image(2, 2, 1), ""}}), Error);
 }
 

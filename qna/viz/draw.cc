@@ -36,15 +36,15 @@ Image blank(int64_t height, int64_t width, Color color) {
   return image;
 }
 
-void paste(Image& canvas, const Image& picture, int64_t top, int64_t left) {
+void paste(Image& canvas, const Image& image, int64_t top, int64_t left) {
   check_color(canvas, "paste");
-  check_color(picture, "paste");
-  check(top >= 0 && left >= 0 && top + picture.height <= canvas.height &&
-            left + picture.width <= canvas.width,
-        "paste: a picture of {} x {} at ({}, {}) must lie inside the {} x {} one", picture.height,
-        picture.width, top, left, canvas.height, canvas.width);
-  for (int64_t y = 0; y < picture.height; ++y) {
-    std::copy_n(picture.row(y), picture.row_bytes(), canvas.row(top + y) + 3 * left);
+  check_color(image, "paste");
+  check(top >= 0 && left >= 0 && top + image.height <= canvas.height &&
+            left + image.width <= canvas.width,
+        "paste: a picture of {} x {} at ({}, {}) must lie inside the {} x {} one", image.height,
+        image.width, top, left, canvas.height, canvas.width);
+  for (int64_t y = 0; y < image.height; ++y) {
+    std::copy_n(image.row(y), image.row_bytes(), canvas.row(top + y) + 3 * left);
   }
 }
 
@@ -59,20 +59,20 @@ Image paint(const HeatMap& map, const Range& range, Palette palette) {
   return image;
 }
 
-Image overlay(const Image& photo, const HeatMap& map, const Range& range, Palette palette,
+Image overlay(const Image& image, const HeatMap& map, const Range& range, Palette palette,
               double opacity) {
-  check_color(photo, "overlay");
+  check_color(image, "overlay");
   check(opacity >= 0 && opacity <= 1, "overlay: opacity must be in [0, 1], got {}", opacity);
-  check(photo.height == map.height && photo.width == map.width,
-        "overlay: photo and heat map must be of one size, got {} x {} and {} x {}", photo.height,
-        photo.width, map.height, map.width);
-  const Image grey = image::to_channels(photo, 1);
-  Image image = paint(map, range, palette);
-  for (size_t i = 0; i < image.pixels.size(); ++i) {
-    const double mixed = opacity * image.pixels[i] + (1 - opacity) * grey.pixels[i / 3];
-    image.pixels[i] = static_cast<uint8_t>(std::lround(mixed));
+  check(image.height == map.height && image.width == map.width,
+        "overlay: picture and heat map must be of one size, got {} x {} and {} x {}", image.height,
+        image.width, map.height, map.width);
+  const Image grey = image::to_channels(image, 1);
+  Image mixed = paint(map, range, palette);
+  for (size_t i = 0; i < mixed.pixels.size(); ++i) {
+    const double value = opacity * mixed.pixels[i] + (1 - opacity) * grey.pixels[i / 3];
+    mixed.pixels[i] = static_cast<uint8_t>(std::lround(value));
   }
-  return image;
+  return mixed;
 }
 
 Image mosaic(const HeatMap& map, const Tiles& tiles, const Range& range, Palette palette) {
@@ -97,25 +97,25 @@ Image mosaic(const HeatMap& map, const Tiles& tiles, const Range& range, Palette
   return out;
 }
 
-Image with_scale_bar(const Image& picture, const Range& range, Palette palette) {
+Image with_scale_bar(const Image& image, const Range& range, Palette palette) {
   constexpr int64_t kGap = 3, kBar = 8, kBelow = 1;
   static_assert(kGap + kBar + kBelow + kTextHeight == kScaleBarHeight);
-  check_color(picture, "with_scale_bar");
-  Image out = blank(picture.height + kScaleBarHeight, picture.width, kWhite);
-  paste(out, picture, 0, 0);
+  check_color(image, "with_scale_bar");
+  Image out = blank(image.height + kScaleBarHeight, image.width, kWhite);
+  paste(out, image, 0, 0);
 
-  HeatMap ramp = make_heat_map(kBar, picture.width);
+  HeatMap ramp = make_heat_map(kBar, image.width);
   for (int64_t y = 0; y < kBar; ++y)
     for (int64_t x = 0; x < ramp.width; ++x) {
       ramp.at(y, x) = (static_cast<float>(x) + 0.5f) / static_cast<float>(ramp.width);
     }
-  paste(out, paint(ramp, {0, 1}, palette), picture.height + kGap, 0);
+  paste(out, paint(ramp, {0, 1}, palette), image.height + kGap, 0);
 
   const std::string low = fmt::format("{:.3g}", range.low);
   const std::string high = fmt::format("{:.3g}", range.high);
   const int64_t top = out.height - kTextHeight;
   draw_text(out, top, 0, low, kLegendInk);
-  // On a very narrow picture the numbers would meet.
+  // On a very narrow image the numbers would meet.
   if (text_width(low) + kGlyphWidth + text_width(high) <= out.width) {
     draw_text(out, top, out.width - text_width(high), high, kLegendInk);
   }

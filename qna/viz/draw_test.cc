@@ -31,14 +31,14 @@ TEST(Draw, AConstantMapHasTheMiddleColour) {
 }
 
 TEST(Draw, OverlayMixes) {
-  const Image photo = blank(2, 3, {200, 200, 200});
+  const Image image = blank(2, 3, {200, 200, 200});
   const HeatMap map = make_heat_map(2, 3);
-  EXPECT_EQ(pixel(overlay(photo, map, {0, 1}, Palette::kViridis, 0), 1, 2), (Color{200, 200, 200}));
-  EXPECT_EQ(pixel(overlay(photo, map, {0, 1}, Palette::kViridis, 1), 1, 2), (Color{68, 1, 84}));
-  EXPECT_EQ(pixel(overlay(photo, map, {0, 1}, Palette::kViridis, 0.5), 0, 0),
+  EXPECT_EQ(pixel(overlay(image, map, {0, 1}, Palette::kViridis, 0), 1, 2), (Color{200, 200, 200}));
+  EXPECT_EQ(pixel(overlay(image, map, {0, 1}, Palette::kViridis, 1), 1, 2), (Color{68, 1, 84}));
+  EXPECT_EQ(pixel(overlay(image, map, {0, 1}, Palette::kViridis, 0.5), 0, 0),
             (Color{134, 101, 142}));
-  EXPECT_THROW(overlay(photo, map, {0, 1}, Palette::kViridis, 1.5), Error);
-  EXPECT_THROW(overlay(photo, make_heat_map(3, 2), {0, 1}, Palette::kViridis, 0.5), Error);
+  EXPECT_THROW(overlay(image, map, {0, 1}, Palette::kViridis, 1.5), Error);
+  EXPECT_THROW(overlay(image, make_heat_map(3, 2), {0, 1}, Palette::kViridis, 0.5), Error);
   EXPECT_THROW(overlay(image::make_image(2, 3, 1), map, {0, 1}, Palette::kViridis, 0.5), Error);
 }
 
@@ -72,8 +72,8 @@ TEST(Draw, MosaicPutsLinesBetweenTiles) {
 }
 
 TEST(Draw, ScaleBar) {
-  const Image picture = blank(5, 100, {1, 2, 3});
-  const Image image = with_scale_bar(picture, {0.25f, 1234}, Palette::kViridis);
+  const Image plain = blank(5, 100, {1, 2, 3});
+  const Image image = with_scale_bar(plain, {0.25f, 1234}, Palette::kViridis);
   ASSERT_EQ(image.height, 5 + kScaleBarHeight);
   ASSERT_EQ(image.width, 100);
   EXPECT_EQ(pixel(image, 4, 50), (Color{1, 2, 3}));

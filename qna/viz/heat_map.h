@@ -31,7 +31,7 @@ enum class Scaling {
 };
 
 // How many rows and columns of a map are shown, from its top left corner, in fractions too: a
-// network pads its input to whole patches, so its maps reach beyond the picture.
+// network pads its input to whole patches, so its maps reach beyond the image.
 struct Extent {
   double rows;
   double columns;

@@ -16,7 +16,7 @@ double distance_to(const Point& p, const Point& from, const Point& to) {
   return std::hypot(p.x - from.x - t * dx, p.y - from.y - t * dy);
 }
 
-// The part of every pixel in a rectangle of the picture that a drawing covers.
+// The part of every pixel in a rectangle of the image that a drawing covers.
 struct Coverage {
   int64_t top, left, height, width;
   std::vector<float> part;
@@ -86,36 +86,6 @@ void draw_line(image::Image& image, std::span<const Point> points, double width,
     coverage.add_segment(points[i - 1], points[i], width / 2);
   }
   coverage.paint(image, color);
-}
-
-void draw_disc(image::Image& image, Point center, double radius, Color color) {
-  draw_line(image, std::span(&center, 1), 2 * radius, color);
-}
-
-std::vector<std::vector<Point>> dashes(std::span<const Point> points, double dash, double gap) {
-  check(dash > 0 && gap > 0, "dashes: dash and gap must be positive, got {} and {}", dash, gap);
-  std::vector<std::vector<Point>> pieces;
-  if (points.empty()) return pieces;
-  bool drawing = true;
-  double left = dash;  // of the dash or gap at hand
-  pieces.push_back({points[0]});
-  for (size_t i = 1; i < points.size(); ++i) {
-    const Point from = points[i - 1], to = points[i];
-    const double length = std::hypot(to.x - from.x, to.y - from.y);
-    double done = 0;
-    while (length - done > left) {
-      done += left;
-      const double t = done / length;
-      const Point here{from.x + t * (to.x - from.x), from.y + t * (to.y - from.y)};
-      if (drawing) pieces.back().push_back(here);
-      if (!drawing) pieces.push_back({here});
-      drawing = !drawing;
-      left = drawing ? dash : gap;
-    }
-    left -= length - done;
-    if (drawing) pieces.back().push_back(to);
-  }
-  return pieces;
 }
 
 }  // namespace qna::viz

@@ -23,7 +23,7 @@ TEST(Line, CoversWhatItShould) {
 
 TEST(Line, EdgesAreSmooth) {
   image::Image image = blank(9, 20, kWhite);
-  const Point points[] = {{-5, 4}, {30, 4}};  // between two rows, and out of the picture
+  const Point points[] = {{-5, 4}, {30, 4}};  // between two rows, and out of the image
   draw_line(image, points, 1, kBlack);
   EXPECT_NEAR(grey(image, 3, 10), 128, 1);
   EXPECT_NEAR(grey(image, 4, 0), 128, 1);
@@ -41,28 +41,10 @@ TEST(Line, PiecesDoNotAddUp) {
 TEST(Line, OutsideIsCutOff) {
   image::Image image = blank(5, 5, kWhite);
   const image::Image before = image;
-  draw_disc(image, {100, -100}, 3, kBlack);
+  const Point outside[] = {{100, -100}};
+  draw_line(image, outside, 6, kBlack);
   draw_line(image, {}, 1, kBlack);
   EXPECT_EQ(image.pixels, before.pixels);
-}
-
-TEST(Disc, IsRound) {
-  image::Image image = blank(11, 11, kWhite);
-  draw_disc(image, {5.5, 5.5}, 4, kBlack);
-  EXPECT_EQ(grey(image, 5, 5), 0);
-  EXPECT_EQ(grey(image, 5, 2), 0);
-  EXPECT_EQ(grey(image, 1, 1), 255);
-  EXPECT_EQ(grey(image, 5, 1), grey(image, 1, 5));
-}
-
-TEST(Dashes, HaveTheirLengthsAroundCorners) {
-  const Point corner[] = {{0, 0}, {7, 0}, {7, 5}};
-  const auto pieces = dashes(corner, 5, 3);
-  ASSERT_EQ(pieces.size(), 2u);
-  EXPECT_DOUBLE_EQ(pieces[0].back().x, 5);
-  EXPECT_DOUBLE_EQ(pieces[1].front().x, 7);  // 8 along the line is 1 below the corner
-  EXPECT_DOUBLE_EQ(pieces[1].front().y, 1);
-  EXPECT_DOUBLE_EQ(pieces[1].back().y, 5);
 }
 
 }  // namespace

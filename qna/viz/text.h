@@ -16,7 +16,7 @@ inline constexpr int64_t kTextHeight = 13;
 // Pixels from the first letter to the last. Letters beyond ASCII are drawn, and count, as one '?'.
 int64_t text_width(std::string_view text);
 
-// The top left corner of the text is (top, left); what lies outside the picture is cut off.
+// The top left corner of the text is (top, left); what lies outside the image is cut off.
 void draw_text(image::Image& image, int64_t top, int64_t left, std::string_view text, Color color);
 
 // The text, with ".." in its middle if it would be wider: names differ at their beginning and end.

@@ -77,7 +77,7 @@ TEST(Text, Shorten) {
   EXPECT_EQ(shorten("photograph", -5), "");
 }
 
-TEST(Text, GreyPicturesToo) {
+TEST(Text, GreyImagesToo) {
   image::Image image = image::make_image(kTextHeight, kGlyphWidth, 1);
   draw_text(image, 0, 0, "I", kWhite);
   EXPECT_EQ(std::count(image.pixels.begin(), image.pixels.end(), 255), 13);

@@ -38,9 +38,9 @@ def random_case(number):
     """Bits of the number choose what is special; see random_case_testonly.h."""
     crowds, ties, many, unused, zero = (number >> bit & 1 for bit in range(5))
     random = Random(number + 1)
-    pictures = 1 + random.below(10)
+    images = 1 + random.below(10)
     categories = 1 + random.below(2 if many else 5)
-    truth = {"images": [{"id": 3 * i + 5} for i in reversed(range(pictures))],
+    truth = {"images": [{"id": 3 * i + 5} for i in reversed(range(images))],
              "categories": [{"id": 2 * i + 1, "name": f"c{i}"} for i in range(categories)],
              "annotations": []}
     detections = []
@@ -51,7 +51,7 @@ def random_case(number):
             return SIZES[random.below(len(SIZES))]
         return (1 + random.below(600)) / 4
 
-    for picture in range(pictures):
+    for image in range(images):
         objects = []
         for _ in range(random.below(9)):
             box = [random.below(400) / 4, random.below(400) / 4, length(), length()]
@@ -61,7 +61,7 @@ def random_case(number):
             crowd = crowds and random.below(4) == 0
             area = box[2] * box[3] * (4 - random.below(2)) / 4
             objects.append((box, category))
-            truth["annotations"].append({"id": next_id, "image_id": 3 * picture + 5,
+            truth["annotations"].append({"id": next_id, "image_id": 3 * image + 5,
                                          "category_id": 2 * category + 1, "bbox": box,
                                          "area": area, "iscrowd": int(crowd)})
             next_id += 1
@@ -77,7 +77,7 @@ def random_case(number):
                 category = random.below(categories)
             category_id = 999 if random.below(20) == 0 else 2 * category + 1
             score = random.below(5) / 4 if ties else random.below(2**20) / 2**20
-            detections.append({"image_id": 3 * picture + 5, "category_id": category_id,
+            detections.append({"image_id": 3 * image + 5, "category_id": category_id,
                                "bbox": box, "score": score})
     return truth, detections
 

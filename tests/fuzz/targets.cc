@@ -51,18 +51,18 @@ void read_engine(const std::string& bytes) {
   const std::vector<float> pixels(8 * 9 * model.channels(), 0.5f);
   const engine::Images images{1, 8, 9, pixels.data()};
   switch (model.kind()) {
-    case engine::Kind::kClassifier: {
+    case config::Kind::kClassifier: {
       std::vector<float> logits(model.classes());
       model.classify(images, logits.data(), context);
       break;
     }
-    case engine::Kind::kDetector: {
+    case config::Kind::kDetector: {
       const int64_t queries = model.detector().queries;
       std::vector<float> logits(queries * (model.classes() + 1)), boxes(queries * 4);
       model.detect(images, {logits.data(), boxes.data()}, context);
       break;
     }
-    case engine::Kind::kAutoEncoder: {
+    case config::Kind::kAutoEncoder: {
       std::vector<float> out(pixels.size());
       model.reconstruct(images, out.data(), context);
     }
@@ -109,14 +109,14 @@ void read_results(const std::string& bytes) {
 
 void read_voc(const std::string& bytes) { coco::parse_voc(bytes, kOrigin); }
 
-void read_picture(const std::string& bytes) {
+void read_image(const std::string& bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   image::ReadOptions options;
   options.max_pixels = 1 << 20;
   image::decode_image({data, bytes.size()}, kOrigin, options);
 }
 
-// Pictures and labels one behind the other: the first two bytes say where the labels begin.
+// Images and labels one behind the other: the first two bytes say where the labels begin.
 void read_idx(const std::string& bytes) {
   size_t split = 0;
   if (bytes.size() >= 2) std::memcpy(&split, bytes.data(), 2);
@@ -132,8 +132,8 @@ void read_tar(const std::string& bytes) {
   data::tar_folders(file.path());
   data::TarOptions options;
   options.max_bytes = 1 << 20;
-  const data::TarDataset pictures(file.path(), options);
-  for (int64_t i = 0; i < pictures.size(); ++i) pictures.read(i, 3);
+  const data::TarDataset images(file.path(), options);
+  for (int64_t i = 0; i < images.size(); ++i) images.read(i, 3);
 }
 
 }  // namespace
@@ -147,8 +147,8 @@ std::span<const Target> targets() {
       {"results", "COCO results", &read_results, 100},
       {"voc", "VOC annotations", &read_voc, 100},
       {"toml", "configurations and recipes in TOML", &read_toml, 100},
-      {"jpeg", "JPEG pictures", &read_picture, 100},
-      {"png", "PNG pictures", &read_picture, 100},
+      {"jpeg", "JPEG pictures", &read_image, 100},
+      {"png", "PNG pictures", &read_image, 100},
       {"idx", "idx files", &read_idx, 20},
       {"tar", "tar files", &read_tar, 20},
   };

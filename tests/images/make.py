@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the pictures in this folder, and what Pillow makes of them.
+"""Makes the images in this folder, and what Pillow makes of them.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install pillow==12.1.1
     /tmp/venv/bin/python tests/images/make.py
 
 pictures.txt: file, width, height, then a hash of the pixels as RGB and as grey.
-scaled.txt:   file, divisor, the same of a JPEG picture decoded at 1/divisor of its size.
+scaled.txt:   file, divisor, the same of a JPEG image decoded at 1/divisor of its size.
 resize.txt:   height, width, channels, new height, new width, filter, box, hash of the pixels.
 change.txt:   height, width, channels, noise or dim, change, filter or -, numbers, hash of the pixels.
 
@@ -40,7 +40,7 @@ def noise(count):
     return bytes(out)
 
 
-def picture(width=WIDTH, height=HEIGHT):
+def make_image(width=WIDTH, height=HEIGHT):
     """Gradients, an edge and a little noise; no symmetry."""
     rng = random.Random(7)
     out = bytearray()
@@ -83,7 +83,7 @@ def with_adobe_transform(data, transform):
 
 
 def jpeg_files():
-    rgb = picture()
+    rgb = make_image()
     cmyk = Image.frombytes(
         "CMYK",
         rgb.size,
@@ -209,7 +209,7 @@ def hashes(image):
     return f"{image.width} {image.height} {rgb} {grey}"
 
 
-def write_pictures():
+def write_images():
     lines = []
     for name, data in sorted({**jpeg_files(), **png_files()}.items()):
         (FOLDER / name).write_bytes(data)
@@ -220,8 +220,8 @@ def write_pictures():
 def write_scaled():
     lines = []
     for name, image in (
-        ("large.jpg", picture(64, 48)),
-        ("large_grey.jpg", picture(64, 48).convert("L")),
+        ("large.jpg", make_image(64, 48)),
+        ("large_grey.jpg", make_image(64, 48).convert("L")),
     ):
         data = jpeg(image, subsampling="4:2:0") if image.mode == "RGB" else jpeg(image)
         (FOLDER / name).write_bytes(data)
@@ -412,7 +412,7 @@ def write_change():
 
 
 if __name__ == "__main__":
-    write_pictures()
+    write_images()
     write_scaled()
     write_resize()
     write_change()

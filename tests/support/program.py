@@ -1,25 +1,47 @@
-"""What tests of the program share: running it, and reading and writing small files."""
+"""What tests of the programs share: running them, what to expect of them, and small files.
 
+A test is called with PROGRAM [FOLDER]; standard library only.
+"""
+
+import csv
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
+import time
+import unittest
 import zlib
 
-PATH = ""  # of the program; set by main
+PATH = ""  # of the program; set by take_arguments
 
+
+def take_arguments(folder=True):
+    """PROGRAM [FOLDER] of the command line; the rest is for unittest. Returns the folder."""
+    global PATH
+    PATH = sys.argv.pop(1)
+    return sys.argv.pop(1) if folder else None
+
+
+# ---- processes ----
 
 def environment(**more):
-    clean = {k: v for k, v in os.environ.items()
-             if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE")}
+    """Without what would change a run; with `more`."""
+    hidden = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "QNA_KERNEL")
+    clean = {k: v for k, v in os.environ.items() if k not in hidden}
     return {**clean, **{k: str(v) for k, v in more.items()}}
 
 
-def run(*arguments, **options):
-    return subprocess.run([PATH, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=240, env=environment(), **options)
+def run(*arguments, program=None, timeout=240, **more):
+    """The finished process. Names in capitals are variables of its environment, others are options of
+    subprocess.run."""
+    variables = {k: v for k, v in more.items() if k.isupper()}
+    options = {k: v for k, v in more.items() if not k.isupper()}
+    return subprocess.run([program or PATH, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=timeout, env=environment(**variables), **options)
 
 
 def start(*arguments, **more):
@@ -27,8 +49,137 @@ def start(*arguments, **more):
                             stderr=subprocess.PIPE, text=True, env=environment(**more))
 
 
+def kill_after(seconds, *arguments):
+    """Starts the program and kills it after so long, unless it has ended by then."""
+    process = start(*arguments)
+    try:
+        process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def settings(*pairs):
+    """The arguments that set these keys of a recipe."""
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ProgramTest(unittest.TestCase):
+    """A temporary folder for all tests of a class, and what to expect of a finished process."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+
+    @classmethod
+    def path(cls, *names):
+        return os.path.join(cls.folder, *names)
+
+    def expect_words(self, text, *words):
+        for word in words:
+            self.assertIn(word, text)
+
+    def succeed(self, *arguments, stderr=None, **options):
+        """Runs the program, which must succeed, and print just that to stderr if given."""
+        done = run(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if stderr is not None:
+            self.assertEqual(done.stderr, stderr)
+        return done
+
+    def expect_failure(self, done, *words, status=None):
+        """The words stand in stderr."""
+        if status is None:
+            self.assertNotEqual(done.returncode, 0, words)
+        else:
+            self.assertEqual(done.returncode, status, done.stderr)
+        self.expect_words(done.stderr, *words)
+        self.assertNotIn("terminate", done.stderr)
+
+    def expect_refusal(self, done, *words, status=None):
+        """A failure before anything was printed."""
+        self.expect_failure(done, *words, status=status)
+        self.assertEqual(done.stdout, "")
+
+    def wait_until(self, condition, what, seconds=60):
+        until = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), until, what)
+            time.sleep(0.005)
+
+
+class TrainingTest(ProgramTest):
+    """A class of these has `recipe`, the path of one."""
+
+    def training(self, out, *more):
+        """The arguments of a run in this folder."""
+        return ["train", self.recipe, "-o", self.path(out), *more]
+
+    def train_with(self, *pairs, recipe=None, **options):
+        """A run in a folder of its own with these settings, which may fail."""
+        out = os.path.join(tempfile.mkdtemp(dir=self.folder), "run")
+        return run("train", recipe or self.recipe, "-o", out, *settings(*pairs), **options)
+
+    def expect_bad_settings(self, *mistakes):
+        for pair, *words in mistakes:
+            with self.subTest(pair):
+                self.expect_failure(self.train_with(pair), *words)
+
+    def expect_png(self, path):
+        self.assertEqual(read_bytes(path)[:4], b"\x89PNG")
+
+
+# ---- files ----
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def read_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_bytes(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+def read_json(path):
+    return json.loads(read(path))
+
+
+def write_json(path, content):
+    return write(path, json.dumps(content))
+
+
+def read_lines(path):
+    """Of a file of JSON lines."""
+    return [json.loads(line) for line in read(path).splitlines()]
+
+
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def png(pixels, width, height):
-    """The bytes of an RGB picture."""
+    """The bytes of an RGB image."""
     def chunk(kind, data):
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
@@ -40,14 +191,17 @@ def png(pixels, width, height):
             chunk(b"IEND", b""))
 
 
+def split_safetensors(path):
+    """Metadata, what is said of each tensor by name, and all their bytes."""
+    content = read_bytes(path)
+    begin = 8 + struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:begin])
+    return header.pop("__metadata__", {}), header, content[begin:]
+
+
 def read_safetensors(path):
     """Metadata and the tensors' bytes by name."""
-    with open(path, "rb") as file:
-        content = file.read()
-    size = struct.unpack("<Q", content[:8])[0]
-    header = json.loads(content[8:8 + size])
-    metadata = header.pop("__metadata__", {})
-    body = content[8 + size:]
+    metadata, header, body = split_safetensors(path)
     return metadata, {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
 
 
@@ -55,10 +209,25 @@ def floats(data):
     return struct.unpack(f"<{len(data) // 4}f", data)
 
 
-def gradients(path):
-    """Of a checkpoint after one step: the optimiser's mean is (1 - beta) times the gradient."""
-    _, tensors = read_safetensors(path)
-    return {name: floats(data) for name, data in tensors.items() if "/exp_avg/" in name}
+# ---- runs of training ----
+
+def weights_of(folder):
+    """The tensors of a run's last checkpoint: bytes by name."""
+    return read_safetensors(f"{folder}/last.safetensors")[1]
+
+
+def state_of(weights):
+    """How far a run was when it wrote this checkpoint."""
+    return json.loads(split_safetensors(weights)[0]["training"])["state"]
+
+
+def epochs_of(folder):
+    return [line for line in read_lines(f"{folder}/log.jsonl") if line["kind"] == "epoch"]
+
+
+def gradients(folder):
+    """Of a run of one step: the optimiser's mean is (1 - beta) times the gradient."""
+    return {name: floats(data) for name, data in weights_of(folder).items() if "/exp_avg/" in name}
 
 
 def relative_difference(expected, actual):
@@ -69,17 +238,3 @@ def relative_difference(expected, actual):
             square += a * a
             difference += (a - b) * (a - b)
     return (difference / square) ** 0.5
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def take_arguments():
-    """PROGRAM REPOSITORY of the command line; the rest is for unittest. Returns the repository."""
-    global PATH
-    PATH, repository = sys.argv[1:3]
-    del sys.argv[1:3]
-    return repository

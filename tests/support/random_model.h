@@ -11,7 +11,7 @@ namespace qna::testing {
 
 using engine::random_model_bytes;
 
-inline engine::Model random_model(const engine::NetworkConfig& config,
+inline engine::Model random_model(const config::NetworkConfig& config,
                                   const engine::ModelInfo& info = {}, uint32_t seed = 1) {
   return engine::Model(engine::ModelFile::parse(
       std::make_shared<const std::string>(random_model_bytes(config, info, seed)), "random model"));
@@ -37,7 +37,7 @@ inline config::DetrConfig small_detector(int64_t classes = 3) {
 }
 inline config::AutoEncoderConfig small_auto_encoder() { return {.widths = {8, 8, 16}, .heads = 2}; }
 
-// Pictures of 16 x 16 pixels; a detector's have 16 at their shorter side.
+// Images of 16 x 16 pixels; a detector's have 16 at their shorter side.
 inline config::Preprocess small_preprocess(bool crop = true) {
   config::Preprocess preprocess;
   preprocess.resize = 16;

@@ -1,0 +1,38 @@
+#include "qna/predict/detection_images.h"
+
+#include <fmt/format.h>
+
+#include "qna/viz/box.h"
+#include "qna/viz/draw.h"
+
+namespace qna::predict {
+
+DrawnBox drawn_box(const Detection& found, const std::vector<std::string>& labels) {
+  const std::string name =
+      labels.empty() ? fmt::format("class {}", found.label) : labels[found.label];
+  return {.label = found.label,
+          .box = found.box,
+          .text = fmt::format("{} {:.0f} %", name, 100 * found.score)};
+}
+
+image::Image draw_boxes(const image::Image& image, const std::vector<DrawnBox>& boxes) {
+  image::Image drawn = image;
+  for (const DrawnBox& each : boxes) {
+    viz::draw_box(drawn, {each.box[0], each.box[1]}, {each.box[2], each.box[3]},
+                  viz::category_color(each.label), each.text);
+  }
+  return drawn;
+}
+
+image::Image draw_query_attention(const image::Image& image, const viz::HeatMap& attention,
+                                  std::array<double, 2> stride, const DrawnBox& box) {
+  // The map reaches beyond the image where its sides are no multiples of the stride.
+  const viz::Extent shown{static_cast<double>(image.height) / stride[0],
+                          static_cast<double>(image.width) / stride[1]};
+  const viz::HeatMap large =
+      viz::resize(attention, image.height, image.width, viz::Scaling::kBicubic, shown);
+  const viz::Range range = viz::range_of({&large, 1});
+  return draw_boxes(viz::overlay(image, large, range, viz::Palette::kViridis, 0.6), {box});
+}
+
+}  // namespace qna::predict

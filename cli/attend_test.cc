@@ -71,7 +71,7 @@ class Attend : public ::testing::Test {
   // What the qna::Error says.
   std::string complaint(std::vector<std::string> arguments) {
     try {
-      attend(std::move(arguments));
+      EXPECT_FALSE(attend(std::move(arguments)));
     } catch (const Error& error) {
       return error.what();
     }
@@ -150,7 +150,7 @@ TEST_F(Attend, Mistakes) {
   EXPECT_NE(complaint({path("cat.png"), "--size", "0x3"}).find("--size"), std::string::npos);
   EXPECT_NE(complaint({path("none.png")}).find("none.png"), std::string::npos);
   EXPECT_FALSE(attend({path("cat.png"), "--opacity", "2"}));
-  EXPECT_THROW(attend({}), Error);
+  EXPECT_THROW((void)attend({}), Error);
   EXPECT_TRUE(written().empty());
   std::ofstream(path("out")) << "a file where the folder should be";
   EXPECT_NE(complaint({path("cat.png")}).find("--out"), std::string::npos);

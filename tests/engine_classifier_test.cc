@@ -68,7 +68,9 @@ void expect_as_torch(QnAViT& model, const Tensor& x, const Tensor& mask) {
                 exact.pyramid.masks[i], fmt::format("stage {}", i));
   }
   EXPECT_TRUE(as_exact(torch::cat(seen.pooled_features), exact.pooled, rough.pooled, kLeast));
-  if (model->head) EXPECT_TRUE(as_exact(logits, exact.logits, rough.logits, kLeast));
+  if (model->head) {
+    EXPECT_TRUE(as_exact(logits, exact.logits, rough.logits, kLeast));
+  }
 
   // Nobody looks, another number of threads, each image alone: the same bits.
   engine::Context alone(1);

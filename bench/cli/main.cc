@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   qna::cli::add_bench_layer(command);
   qna::cli::add_bench_loader(command);
   qna::cli::add_bench_model(command);
+  qna::cli::add_bench_product(command);
   qna::cli::add_bench_upsample(command);
   qna::cli::add_bench_workers(command);
   qna::cli::add_study_worker(command);

@@ -9,6 +9,7 @@ void add_bench_detect(Command program);
 void add_bench_layer(Command program);
 void add_bench_loader(Command program);
 void add_bench_model(Command program);
+void add_bench_product(Command program);
 void add_bench_upsample(Command program);
 
 // Not for people: what the benchmarks start for each subject of this program.

@@ -56,7 +56,8 @@ ModelInfo full_info() {
 using ModelFile = testing::FileTest;
 
 TEST_F(ModelFile, RoundTripIsExact) {
-  for (const auto stem : {config::StemKind::kPatch, config::StemKind::kResNet}) {
+  for (const auto stem :
+       {config::StemKind::kPatch, config::StemKind::kConv, config::StemKind::kResNet}) {
     for (const auto head :
          {config::HeadKind::kGap, config::HeadKind::kQnAv1, config::HeadKind::kQnAv2}) {
       config::QnAViTConfig config = small_config();

@@ -215,8 +215,11 @@ std::vector<LayerCost> layer_costs(const QnAViTConfig& config, int64_t height, i
       const double pixels = static_cast<double>(up(height, 2) * up(width, 2));
       add_product(cost, pixels, 49 * config.in_channels, base, false);
       cost.parameters += 2 * base;
-      cost.flops += pixels * base * (2 + kActivationFlops) + 9.0 * map.count() * base;
-      push("stem", "7x7 convolution, BatchNorm, 3x3 max-pooling", map, base, cost, -1);
+      cost.flops += pixels * base * (2 + kActivationFlops);
+      const bool pool = config.stem == StemKind::kResNet;
+      if (pool) cost.flops += 9.0 * map.count() * base;
+      push("stem", fmt::format("7x7 convolution, BatchNorm{}", pool ? ", 3x3 max-pooling" : ""), map,
+           base, cost, -1);
     }
   }
 

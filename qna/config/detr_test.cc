@@ -26,7 +26,7 @@ void expect_round_trips(const DetrConfig& config) {
 }
 
 // Nothing is at its default.
-DetrConfig unusual() {
+DetrConfig unusual_detr() {
   QnAViTConfig vit = find_model("qna_vit_pico").config;
   vit.classes = 0;
   return {.backbone = vit,
@@ -52,7 +52,7 @@ DetrConfig unusual() {
 
 TEST(DetrConfig, RoundTrip) {
   expect_round_trips({});
-  expect_round_trips(unusual());
+  expect_round_trips(unusual_detr());
   for (const int64_t depth : {18, 50, 101}) {
     expect_round_trips({.backbone = ResNetConfig{.depth = depth, .dilation = depth > 18}});
   }

@@ -116,7 +116,7 @@ void add(const List& list, const BlockOptions& o) {
 void add(const List& list, const QnAViTConfig& c) {
   const int64_t kernel = c.stem == StemKind::kPatch ? c.patch_size : 7;
   list.convolution("stem.conv", c.in_channels, c.base_dim, {kernel, kernel});
-  if (c.stem == StemKind::kResNet) {
+  if (c.stem != StemKind::kPatch) {
     list.norm("stem.norm", c.base_dim);
     const List norm = list.in("stem.norm");
     norm.add("running_mean", {c.base_dim}, Parameter::Kind::kStatistic);

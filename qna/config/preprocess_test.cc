@@ -32,10 +32,10 @@ TEST(PreprocessJson, ThereAndBack) {
 }
 
 TEST(PreprocessJson, IsWrittenInShort) {
-  EXPECT_EQ(to_json({}).dump(),
+  EXPECT_EQ(to_json(Preprocess{}).dump(),
             R"({"crop":[224,224],"filter":"bicubic","mean":[0.485,0.456,0.406],"resize":256,)"
             R"("std":[0.229,0.224,0.225]})");
-  EXPECT_EQ(to_json({.longest = 500})["longest"], 500);
+  EXPECT_EQ(to_json(Preprocess{.longest = 500})["longest"], 500);
 }
 
 TEST(PreprocessJson, WhatIsLeftOutKeepsItsDefault) {

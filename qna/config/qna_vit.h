@@ -11,7 +11,9 @@
 
 namespace qna::config {
 
-enum class StemKind { kPatch, kResNet };
+// From pixels to the first map: patches through one product; a 7 x 7 convolution with stride 2, BatchNorm and
+// activation, for small images; the same with max-pooling behind it.
+enum class StemKind { kPatch, kConv, kResNet };
 // Between stages.
 enum class Downsample {
   kQnA,           // a block whose QnA layer has stride 2
@@ -52,7 +54,7 @@ struct QnAViTConfig {
   int64_t classes = 1000;  // 0: no head
   int64_t base_dim = 64;   // features of the first stage, doubled by each down-sampling
   StemKind stem = StemKind::kPatch;
-  int64_t patch_size = 4;  // of the patch stem; the ResNet stem always shrinks 4 times
+  int64_t patch_size = 4;  // of the patch stem
   std::vector<StageConfig> stages = {};
   LocalMixer local_mixer = LocalMixer::kQnA;
   Downsample downsample = Downsample::kQnA;
@@ -69,7 +71,9 @@ struct QnAViTConfig {
 
   // Features of stage i, and how many pixels one position of its map stands for.
   int64_t features(size_t stage) const { return base_dim << stage; }
-  int64_t stem_stride() const { return stem == StemKind::kPatch ? patch_size : 4; }
+  int64_t stem_stride() const {
+    return stem == StemKind::kPatch ? patch_size : stem == StemKind::kConv ? 2 : 4;
+  }
   int64_t stride(size_t stage) const { return stem_stride() << stage; }
 
   bool operator==(const QnAViTConfig&) const = default;

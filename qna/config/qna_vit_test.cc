@@ -41,7 +41,7 @@ void expect_round_trips(const QnAViTConfig& config) {
 }
 
 // Nothing is at its default, and every pair has two values.
-QnAViTConfig unusual() {
+QnAViTConfig unusual_qna_vit() {
   return {.image_size = {96, 160},
           .in_channels = 1,
           .classes = 0,
@@ -77,11 +77,11 @@ TEST(Config, RoundTripOfEveryModel) {
   }
 }
 
-TEST(Config, RoundTripOfEveryField) { expect_round_trips(unusual()); }
+TEST(Config, RoundTripOfEveryField) { expect_round_trips(unusual_qna_vit()); }
 
 TEST(Config, RoundTripOfEveryChoice) {
-  QnAViTConfig config = unusual();
-  for (const auto stem : {StemKind::kPatch, StemKind::kResNet}) {
+  QnAViTConfig config = unusual_qna_vit();
+  for (const auto stem : {StemKind::kPatch, StemKind::kConv, StemKind::kResNet}) {
     config.stem = stem;
     expect_round_trips(config);
   }
@@ -131,17 +131,17 @@ TEST(Config, OneNumberForTwo) {
 }
 
 TEST(Config, UnknownKeys) {
-  json object = to_json(unusual());
+  json object = to_json(unusual_qna_vit());
   object["imagesize"] = 3;
   expect_complaint([&] { config_from_json(object); }, {"unknown key", "'imagesize'"});
-  object = to_json(unusual());
+  object = to_json(unusual_qna_vit());
   object["stages"][1]["qna_block"] = 3;
   expect_complaint([&] { config_from_json(object); }, {"unknown key", "'stages[1].qna_block'"});
 }
 
 // Every key with values of every wrong type: the message names the key and the value.
 TEST(Config, WrongTypes) {
-  const json good = to_json(unusual());
+  const json good = to_json(unusual_qna_vit());
   const json values[] = {nullptr, true, 7, -1.5, "seven", {1, 2, 3}, {1, "2"}, json::object()};
   const auto fits = [](const json& field, const json& value) {
     if (field.is_boolean()) return value.is_boolean();
@@ -233,7 +233,7 @@ TEST(Config, OutOfRange) {
   };
   for (const Mistake& mistake : mistakes) {
     SCOPED_TRACE(::testing::Message() << mistake.key << " " << mistake.value.dump());
-    json object = to_json(unusual());
+    json object = to_json(unusual_qna_vit());
     if (mistake.key[0] == '.') {
       object["stages"][0][mistake.key + 1] = mistake.value;
     } else {

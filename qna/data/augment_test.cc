@@ -11,6 +11,7 @@
 
 #include "qna/base/error.h"
 #include "qna/data/rand_augment.h"
+#include "qna/data/speckles_testonly.h"
 #include "qna/image/crop.h"
 #include "qna/image/enhance.h"
 
@@ -30,15 +31,6 @@ Image coordinates(int64_t height, int64_t width) {
     }
   return image;
 }
-
-Image speckles(int64_t height, int64_t width, int64_t channels) {
-  Image image = image::make_image(height, width, channels);
-  Random random(9);
-  for (uint8_t& pixel : image.pixels) pixel = static_cast<uint8_t>(random.below(256));
-  return image;
-}
-
-std::string bytes(const Image& image) { return {image.pixels.begin(), image.pixels.end()}; }
 
 // Nothing but a resize.
 Augment plain(int64_t height, int64_t width) {

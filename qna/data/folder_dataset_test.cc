@@ -11,7 +11,7 @@ namespace {
 using namespace ::qna::data::testing;
 using ::qna::testing::TemporaryFolder;
 
-std::string complaint_of(const std::string& root, const Names& class_names = {}) {
+std::string folder_complaint(const std::string& root, const Names& class_names = {}) {
   return complaint([&] { FolderDataset(root, class_names); });
 }
 
@@ -47,9 +47,9 @@ TEST(FolderDataset, GivenNamesDecideTheLabels) {
   const FolderDataset dataset(folder.folder().string(), {"c", "b", "a"});
   EXPECT_EQ(dataset.classes(), (Names{"c", "b", "a"}));
   EXPECT_EQ(content_of(dataset), (Content{{3, 0}, {1, 2}}));  // b may lack images
-  EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "b"}), "'c' is not among"));
-  EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "c", "a"}), "'a' twice"));
-  EXPECT_TRUE(contains(complaint_of(folder.folder().string(), {"a", "c", ""}), "empty name"));
+  EXPECT_TRUE(contains(folder_complaint(folder.folder().string(), {"a", "b"}), "'c' is not among"));
+  EXPECT_TRUE(contains(folder_complaint(folder.folder().string(), {"a", "c", "a"}), "'a' twice"));
+  EXPECT_TRUE(contains(folder_complaint(folder.folder().string(), {"a", "c", ""}), "empty name"));
 }
 
 TEST(FolderDataset, FollowsLinksToFilesAndClasses) {
@@ -64,23 +64,23 @@ TEST(FolderDataset, FollowsLinksToFilesAndClasses) {
 TEST(FolderDataset, MistakesSayWhatToDo) {
   const TemporaryFolder folder;
   const std::string root = folder.path("root");
-  EXPECT_EQ(complaint_of(root), root +
+  EXPECT_EQ(folder_complaint(root), root +
                                     ": there is no such folder; give the folder that has one "
                                     "folder of pictures per class");
   put(folder.path("file"), "");
-  EXPECT_EQ(complaint_of(folder.path("file")), folder.path("file") + ": this is not a folder");
+  EXPECT_EQ(folder_complaint(folder.path("file")), folder.path("file") + ": this is not a folder");
   std::filesystem::create_directories(root);
-  EXPECT_EQ(complaint_of(root), root +
+  EXPECT_EQ(folder_complaint(root), root +
                                     ": there are no folders of pictures in it; a data set has "
                                     "one folder per class: <class>/<picture>.jpg");
   write_image(root + "/a.png", plain_image(1));
-  EXPECT_EQ(complaint_of(root), root +
+  EXPECT_EQ(folder_complaint(root), root +
                                     ": the pictures lie directly in it; a data set has one "
                                     "folder per class: <class>/<picture>.jpg");
   write_image(root + "/full/a.png", plain_image(1));
-  EXPECT_EQ(complaint_of(root), "");
+  EXPECT_EQ(folder_complaint(root), "");
   std::filesystem::create_directories(root + "/empty/below");
-  EXPECT_EQ(complaint_of(root), root +
+  EXPECT_EQ(folder_complaint(root), root +
                                     ": the class 'empty' has no picture: there is no .jpg, "
                                     ".jpeg or .png file in its folder; fill the folder or "
                                     "remove it");

@@ -11,7 +11,7 @@ namespace {
 using namespace ::qna::data::testing;
 using ::qna::testing::TemporaryFolder;
 
-std::string complaint_of(const DatasetOptions& options) {
+std::string open_complaint(const DatasetOptions& options) {
   return complaint([&] { open_dataset(options); });
 }
 
@@ -43,15 +43,15 @@ TEST(OpenDataset, SplitsOfFolders) {
   EXPECT_EQ(opened({.path = root, .split = "test"}), val);  // there is no other
   EXPECT_EQ(opened({.path = root + "/train"}), train);
   EXPECT_EQ(open_dataset({.path = root, .split = "val", .class_names = {"b", "a"}})->label(0), 1);
-  EXPECT_EQ(complaint_of({.path = root}),
+  EXPECT_EQ(open_complaint({.path = root}),
             root + ": its folders are train, val, which are no classes; choose one by split");
-  EXPECT_EQ(complaint_of({.path = root, .split = "extra"}),
+  EXPECT_EQ(open_complaint({.path = root, .split = "extra"}),
             root + ": there is no split 'extra' in it");
   write_image(root + "/test/a/4.png", plain_image(4));
   EXPECT_EQ(opened({.path = root, .split = "test"}), (Content{{4, 0}}));
   EXPECT_EQ(opened({.path = root, .split = "val"}), val);
   for (const char* split : {"..", ".", "a/b", "/"}) {
-    EXPECT_TRUE(contains(complaint_of({.path = root, .split = split}), "split must be the name"));
+    EXPECT_TRUE(contains(open_complaint({.path = root, .split = split}), "split must be the name"));
   }
 }
 
@@ -64,11 +64,11 @@ TEST(OpenDataset, SplitsOfTarFiles) {
                     {wrapper + "test/a/3.png", png(3)}});
     EXPECT_EQ(opened({.path = tar, .split = "train"}), (Content{{1, 0}, {2, 1}})) << wrapper;
     EXPECT_EQ(opened({.path = tar, .split = "val"}), (Content{{3, 0}})) << wrapper;
-    EXPECT_TRUE(contains(complaint_of({.path = tar}), "choose one by split")) << wrapper;
+    EXPECT_TRUE(contains(open_complaint({.path = tar}), "choose one by split")) << wrapper;
 
     write_tar(tar, {{wrapper + "a/1.png", png(1)}, {wrapper + "b/2.png", png(2)}});
     EXPECT_EQ(opened({.path = tar}), (Content{{1, 0}, {2, 1}})) << wrapper;
-    EXPECT_TRUE(contains(complaint_of({.path = tar, .split = "train"}), "no split 'train'"));
+    EXPECT_TRUE(contains(open_complaint({.path = tar, .split = "train"}), "no split 'train'"));
   }
   write_tar(tar, {{"a/1.png", png(1)}});  // one class, no wrapper
   EXPECT_EQ(open_dataset({.path = tar})->classes(), Names{"a"});
@@ -82,17 +82,17 @@ TEST(OpenDataset, SplitsOfIdxFiles) {
   write_idx(root, "train", 3, 10);
   EXPECT_EQ(opened({.path = root, .split = "train"}), (Content{{10, 0}, {11, 1}, {12, 0}}));
   EXPECT_EQ(opened({.path = root}), (Content{{10, 0}, {11, 1}, {12, 0}}));
-  EXPECT_TRUE(contains(complaint_of({.path = root, .split = "test"}), "no split 'test'"));
+  EXPECT_TRUE(contains(open_complaint({.path = root, .split = "test"}), "no split 'test'"));
   write_idx(root, "t10k", 2, 50);
   EXPECT_EQ(opened({.path = root, .split = "test"}), (Content{{50, 0}, {51, 1}}));
   EXPECT_EQ(opened({.path = root, .split = "val"}), (Content{{50, 0}, {51, 1}}));
   EXPECT_EQ(open_dataset({.path = root, .class_names = {"even", "odd"}})->classes(),
             (Names{"even", "odd"}));
   std::filesystem::remove(root + "/t10k-labels-idx1-ubyte");
-  EXPECT_EQ(complaint_of({.path = root, .split = "test"}),
+  EXPECT_EQ(open_complaint({.path = root, .split = "test"}),
             root + ": there is no file t10k-labels-idx1-ubyte in it");
   std::filesystem::copy(root + "/train-images-idx3-ubyte", root + "/train-images-idx3-ubyte.gz");
-  EXPECT_TRUE(contains(complaint_of({.path = root}), "there must be one file"));
+  EXPECT_TRUE(contains(open_complaint({.path = root}), "there must be one file"));
 }
 
 TEST(OpenDataset, AFractionIsHeldBack) {
@@ -115,13 +115,13 @@ TEST(OpenDataset, AFractionIsHeldBack) {
   EXPECT_NE(opened(options), val);
 
   options.split = "test";
-  EXPECT_TRUE(contains(complaint_of(options), "there is no split 'test'"));
+  EXPECT_TRUE(contains(open_complaint(options), "there is no split 'test'"));
   options.split = "";
-  EXPECT_TRUE(contains(complaint_of(options), "split must be train, val or test"));
+  EXPECT_TRUE(contains(open_complaint(options), "split must be train, val or test"));
   options.split = "val";
   for (const double wrong : {-0.1, 1.0}) {
     options.val_fraction = wrong;
-    EXPECT_TRUE(contains(complaint_of(options), "val_fraction must be at least 0 and below 1"));
+    EXPECT_TRUE(contains(open_complaint(options), "val_fraction must be at least 0 and below 1"));
   }
 }
 
@@ -140,11 +140,11 @@ TEST(OpenDataset, AFractionIsOfTheTrainingImages) {
 
 TEST(OpenDataset, WhatIsNoDataSet) {
   const TemporaryFolder folder;
-  EXPECT_TRUE(contains(complaint_of({.path = folder.path("none")}),
+  EXPECT_TRUE(contains(open_complaint({.path = folder.path("none")}),
                        "none: there is no such file or folder; path must be a folder of class"));
-  EXPECT_TRUE(contains(complaint_of({.path = folder.folder().string()}), "one folder per class"));
+  EXPECT_TRUE(contains(open_complaint({.path = folder.folder().string()}), "one folder per class"));
   put(folder.path("text"), "text");
-  EXPECT_TRUE(contains(complaint_of({.path = folder.path("text")}), "as a tar file"));
+  EXPECT_TRUE(contains(open_complaint({.path = folder.path("text")}), "as a tar file"));
 }
 
 }  // namespace

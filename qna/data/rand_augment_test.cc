@@ -8,6 +8,7 @@
 #include <string>
 
 #include "qna/base/error.h"
+#include "qna/data/speckles_testonly.h"
 #include "qna/image/enhance.h"
 #include "qna/image/tone.h"
 
@@ -18,15 +19,6 @@ using image::Filter;
 using image::Image;
 
 constexpr image::Color kFill = {124, 116, 104};
-
-Image speckles(int64_t height, int64_t width, int64_t channels) {
-  Image image = image::make_image(height, width, channels);
-  Random random(9);
-  for (uint8_t& pixel : image.pixels) pixel = static_cast<uint8_t>(20 + random.below(200));
-  return image;
-}
-
-std::string bytes(const Image& image) { return {image.pixels.begin(), image.pixels.end()}; }
 
 TEST(ChangeParameter, OfTheTable) {
   const struct {
@@ -73,7 +65,7 @@ TEST(ApplyChange, IsTheChangeOfThatName) {
   for (const Filter f : {Filter::kBilinear, Filter::kBicubic})
     for (const int64_t channels : {1, 3})
       for (const auto& [height, width] : {std::pair{1, 1}, {1, 9}, {9, 1}, {20, 31}}) {
-        const Image in = speckles(height, width, channels);
+        const Image in = speckles(height, width, channels, 20, 200);
         const auto changed = [&](Change change, double parameter) {
           return apply_change(in, change, parameter, f, kFill).pixels;
         };
@@ -96,7 +88,7 @@ TEST(ApplyChange, IsTheChangeOfThatName) {
 }
 
 TEST(RandAugment, DrawsEveryChangeAndSignEquallyOften) {
-  const Image in = speckles(24, 24, 3);
+  const Image in = speckles(24, 24, 3, 20, 200);
   // At magnitude 9 all changes of this image look different.
   std::map<std::string, double> chances;
   for (int64_t i = 0; i < kChanges; ++i)
@@ -123,7 +115,7 @@ TEST(RandAugment, DrawsEveryChangeAndSignEquallyOften) {
 }
 
 TEST(RandAugment, ProbabilityIsPerChange) {
-  const Image in = speckles(8, 8, 3);
+  const Image in = speckles(8, 8, 3, 20, 200);
   constexpr int kDraws = 4000;
   int unchanged = 0;
   Random random(2);
@@ -143,7 +135,7 @@ TEST(RandAugment, ProbabilityIsPerChange) {
 
 TEST(RandAugment, SkippingDoesNotShiftTheNext) {
   // Of the same numbers, 1 change is the first half of 2.
-  const Image in = speckles(8, 8, 3);
+  const Image in = speckles(8, 8, 3, 20, 200);
   for (uint64_t seed = 0; seed < 50; ++seed) {
     Random one(seed);
     Random two(seed);
@@ -160,7 +152,7 @@ TEST(RandAugment, EdgesOfSizeAndMagnitude) {
       for (const double magnitude : {0., 10.})
         for (const double std : {0., 0.5, 100.}) {
           Random random(3);
-          const Image in = speckles(height, width, channels);
+          const Image in = speckles(height, width, channels, 20, 200);
           for (int i = 0; i < 60; ++i) {
             const Image out =
                 rand_augment(in, {.ops = 3, .magnitude = magnitude, .std = std, .probability = 1},

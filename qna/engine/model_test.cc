@@ -50,6 +50,7 @@ std::vector<config::QnAViTConfig> classifiers() {
   using config::LocalMixer;
   std::vector<config::QnAViTConfig> all = {
       with([](auto&) {}),
+      with([](auto& c) { c.stem = config::StemKind::kConv; }),
       with([](auto& c) { c.stem = config::StemKind::kResNet; }),
       with([](auto& c) { c.head = config::HeadKind::kQnAv1; }),
       with([](auto& c) { c.head = config::HeadKind::kQnAv2; }),

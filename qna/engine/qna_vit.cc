@@ -123,7 +123,11 @@ void QnAViT::run_stem(const ImageBatch& images, const Map& y, Worker& worker) co
     std::copy_n(images.pixels, x.size(), x.data);
     zero_masked(x, images.mask);
   }
-  if (config_.stem == config::StemKind::kPatch) return stem_->run(x, y, worker);
+  if (config_.stem != config::StemKind::kResNet) {
+    stem_->run(x, y, worker);
+    zero_masked(y, every_nth(images.mask, x.batch, x.height, x.width, config_.stem_stride(), scope));
+    return;
+  }
   const Map half{x.batch, up(x.height, 2), up(x.width, 2), y.features,
                  scope.floats(x.batch * up(x.height, 2) * up(x.width, 2) * y.features)};
   stem_->run(x, half, worker);

@@ -43,7 +43,7 @@ Image change(const std::string& name, const Image& image, const std::vector<doub
 }
 
 // tests/images/change.txt: single pixels, rows and columns, tails, both ends of every argument.
-void compare_with_pillow() {
+void compare_changes_with_pillow() {
   std::ifstream table(image_path("change.txt"));
   int64_t height, width, channels;
   std::string kind, name, filter, expected;
@@ -76,7 +76,7 @@ TEST(Change, EqualsPillowByAllInstructionSets) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     hwy::SetSupportedTargetsForTest(target);
-    compare_with_pillow();
+    compare_changes_with_pillow();
   }
   hwy::SetSupportedTargetsForTest(0);
 }

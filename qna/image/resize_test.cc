@@ -28,7 +28,7 @@ void for_each_target(const std::function<void()>& work) {
 }
 
 // tests/images/resize.txt: all ratios, tails, single pixels, boxes.
-void compare_with_pillow() {
+void compare_sizes_with_pillow() {
   std::ifstream table(image_path("resize.txt"));
   int64_t height, width, channels, new_height, new_width;
   std::string filter, expected;
@@ -49,7 +49,7 @@ void compare_with_pillow() {
   EXPECT_EQ(count, 534);  // lines of resize.txt
 }
 
-TEST(Resize, AsPillow) { for_each_target(&compare_with_pillow); }
+TEST(Resize, AsPillow) { for_each_target(&compare_sizes_with_pillow); }
 
 TEST(Resize, WithoutBoxIsTheWhole) {
   const Image image = noise(37, 50, 3);

@@ -5,8 +5,9 @@
 // lines, by packed weights, and this library does not link torch. On large products
 // it reaches the speed of the machine's best library (the `gemm` rows of `qna bench layer`).
 //
-// Every element is one chain of fused multiply-adds over `inner` in order, whatever the tile it
-// falls into: a pixel's result does not depend on where in the image or batch it lies.
+// Every element is one chain of fused multiply-adds over `inner` in order, from bias and residual on,
+// whatever the tile it falls into: a pixel's result does not depend on where in the image or batch it
+// lies.
 
 #if defined(QNA_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QNA_KERNELS_GEMM_INL_H_
@@ -21,6 +22,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "qna/base/cache_sizes.h"
 #include "qna/base/runtime.h"
 #include "qna/kernels/unroll.h"
 
@@ -34,14 +36,15 @@ using FloatVector = hn::Vec<FloatTag>;
 
 HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(FloatTag())); }
 
-// Accumulators of a tile: kTileRows x panel vectors. 16 registers: 6 x 2, plus 2 of B and 1 of A.
-// 32 registers: 6 x 4, plus 4 and 1.
+// Accumulators of a tile: rows x panel vectors. 16 registers: 6 x 2, plus 2 of B and 1 of A.
+// 32 registers: 6 x 4, plus 4 and 1, or 5 x 5, plus 5 and 1: as many multiplications for each load.
 constexpr int kTileRows = 6;
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-constexpr int64_t kMaxPanel = 4;
+constexpr int64_t kMaxPanel = 5;
 #else
 constexpr int64_t kMaxPanel = 2;
 #endif
+constexpr int RowsOfTile(int vectors) { return vectors == 5 ? 5 : kTileRows; }
 
 // B, packed: panels of 1 to kMaxPanel vectors as equal as can be; within a panel the rows of B.
 struct PackedMatrix {
@@ -52,11 +55,13 @@ struct PackedMatrix {
   int64_t columns;
 };
 
-HWY_INLINE int64_t PanelCount(int64_t vectors) { return (vectors + kMaxPanel - 1) / kMaxPanel; }
+HWY_INLINE int64_t PanelCount(int64_t vectors, int64_t most = kMaxPanel) {
+  return (vectors + most - 1) / most;
+}
 
 // First vector of panel p.
-HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p) {
-  return p * vectors / PanelCount(vectors);
+HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p, int64_t most = kMaxPanel) {
+  return p * vectors / PanelCount(vectors, most);
 }
 
 // Writes [inner][columns] at(k, c) into packed form; `data` holds inner * vectors * lanes floats.
@@ -72,27 +77,73 @@ void PackMatrix(float* data, int64_t inner, int64_t vectors, Runtime& runtime, c
   });
 }
 
-// What is added to the finished sums, rows `stride` apart; may be C itself. Null: nothing.
+// What is added, rows `stride` apart; may be C itself. Null: nothing.
 struct Residual {
   const float* data = nullptr;
   int64_t stride = 0;
 };
 
+// A part of `inner`: the sums begin with bias and residual or, where the bias is null, with what C
+// holds.
+struct GemmPart {
+  int64_t inner;
+  const float* bias;
+  Residual residual;
+};
+
 // One tile of kRows rows by kVectors vectors. a: rows a_stride apart. c: rows c_stride apart.
-// kPartial: only `columns` of the tile's columns are stored.
+// kPartial: only `columns` of the tile's columns are read and stored.
 template <int kRows, int kVectors, bool kPartial>
-HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t inner,
-                           const float* HWY_RESTRICT b, const float* HWY_RESTRICT bias,
-                           Residual residual, float* c, int64_t c_stride, int64_t columns) {
+HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride,
+                           const float* HWY_RESTRICT b, GemmPart part, float* c, int64_t c_stride,
+                           int64_t columns) {
   const FloatTag d;
   const int64_t lanes = Lanes();
-  FloatVector sums[kRows][kVectors];
-  QNA_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, bias + v * lanes);
+  // Of a partial tile, in the place of C.
+  HWY_ALIGN float tile[kPartial ? kRows * kVectors * HWY_MAX_BYTES / sizeof(float) : 1];
+  const auto copy_in = [&](const float* from, int64_t stride) {
+    for (int r = 0; r < kRows; ++r) {
+      float* row = tile + r * kVectors * lanes;
+      std::memcpy(row, from + r * stride, columns * sizeof(float));
+      std::fill(row + columns, row + kVectors * lanes, 0.0f);
+    }
+  };
+  // What the sums begin with.
+  const float* first = part.bias == nullptr ? c : part.residual.data;
+  int64_t first_stride = part.bias == nullptr ? c_stride : part.residual.stride;
+  if constexpr (kPartial) {
+    if (first != nullptr) {
+      copy_in(first, first_stride);
+      first = tile;
+      first_stride = kVectors * lanes;
+    }
   }
-  for (int64_t k = 0; k < inner; ++k) {
+  FloatVector sums[kRows][kVectors];
+  if (first == nullptr) {
+    QNA_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      QNA_UNROLL
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, part.bias + v * lanes);
+    }
+  } else {
+    QNA_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      QNA_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = hn::LoadU(d, first + r * first_stride + v * lanes);
+      }
+    }
+    if (part.bias != nullptr) {
+      QNA_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        QNA_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          sums[r][v] = hn::Add(sums[r][v], hn::Load(d, part.bias + v * lanes));
+        }
+      }
+    }
+  }
+  for (int64_t k = 0; k < part.inner; ++k) {
     FloatVector row[kVectors];
     QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * lanes);
@@ -104,69 +155,58 @@ HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(element, row[v], sums[r][v]);
     }
   }
-  if constexpr (!kPartial) {
-    if (residual.data != nullptr) {
-      QNA_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        QNA_UNROLL
-        for (int v = 0; v < kVectors; ++v) {
-          const float* from = residual.data + r * residual.stride + v * lanes;
-          sums[r][v] = hn::Add(sums[r][v], hn::LoadU(d, from));
-        }
-      }
-    }
+  float* out = kPartial ? tile : c;
+  const int64_t out_stride = kPartial ? kVectors * lanes : c_stride;
+  QNA_UNROLL
+  for (int r = 0; r < kRows; ++r) {
     QNA_UNROLL
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, out + r * out_stride + v * lanes);
+  }
+  if constexpr (kPartial) {
     for (int r = 0; r < kRows; ++r) {
-      QNA_UNROLL
-      for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
-    }
-  } else {
-    HWY_ALIGN float tile[kRows * kVectors * HWY_MAX_BYTES / sizeof(float)];
-    QNA_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      QNA_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        hn::Store(sums[r][v], d, tile + (r * kVectors + v) * lanes);
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      float* sum = tile + r * kVectors * lanes;
-      if (residual.data != nullptr) {
-        for (int64_t i = 0; i < columns; ++i) sum[i] += residual.data[r * residual.stride + i];
-      }
-      std::memcpy(c + r * c_stride, sum, columns * sizeof(float));
+      std::memcpy(c + r * c_stride, tile + r * kVectors * lanes, columns * sizeof(float));
     }
   }
 }
 
+// All rows of a panel for one part.
 template <int kVectors, bool kPartial>
-HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
-                          const float* b, const float* bias, Residual residual, float* c,
-                          int64_t c_stride, int64_t columns) {
+HWY_INLINE void GemmRows(const float* a, int64_t a_stride, int64_t rows, const float* b,
+                         GemmPart part, float* c, int64_t c_stride, int64_t columns) {
   const auto tile = [&](auto tile_rows) HWY_ATTR {
-    GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, inner, b, bias, residual, c,
-                                                  c_stride, columns);
+    GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, b, part, c, c_stride, columns);
     a += tile_rows.value * a_stride;
     c += tile_rows.value * c_stride;
-    if (residual.data != nullptr) residual.data += tile_rows.value * residual.stride;
+    if (part.residual.data != nullptr) part.residual.data += tile_rows.value * part.residual.stride;
     rows -= tile_rows.value;
   };
-  while (rows >= kTileRows) tile(std::integral_constant<int, kTileRows>());
-  if (rows == 5) tile(std::integral_constant<int, 5>());
+  constexpr int kRows = RowsOfTile(kVectors);
+  while (rows >= kRows) tile(std::integral_constant<int, kRows>());
+  if (kRows > 5 && rows == 5) tile(std::integral_constant<int, 5>());
   if (rows == 4) tile(std::integral_constant<int, 4>());
   if (rows == 3) tile(std::integral_constant<int, 3>());
   if (rows == 2) tile(std::integral_constant<int, 2>());
   if (rows == 1) tile(std::integral_constant<int, 1>());
 }
 
+// A panel of B that many rows multiply goes in parts that stay in the first-level cache.
 template <int kVectors>
 HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
                           const float* b, const float* bias, Residual residual, float* c,
                           int64_t c_stride, int64_t columns) {
-  if (HWY_LIKELY(columns >= kVectors * Lanes())) {
-    GemmPanel<kVectors, false>(a, a_stride, rows, inner, b, bias, residual, c, c_stride, columns);
-  } else {
-    GemmPanel<kVectors, true>(a, a_stride, rows, inner, b, bias, residual, c, c_stride, columns);
+  const int64_t row_floats = kVectors * Lanes();
+  const int64_t fit = cache_sizes().first * 3 / 4 / (row_floats * int64_t{sizeof(float)});
+  const int64_t parts = rows <= 2 * kTileRows ? 1 : std::max<int64_t>(1, (inner + fit - 1) / fit);
+  for (int64_t p = 0; p < parts; ++p) {
+    const int64_t begin = p * inner / parts;
+    const GemmPart part{(p + 1) * inner / parts - begin, p == 0 ? bias : nullptr, residual};
+    if (HWY_LIKELY(columns >= row_floats)) {
+      GemmRows<kVectors, false>(a + begin, a_stride, rows, b + begin * row_floats, part, c,
+                                c_stride, columns);
+    } else {
+      GemmRows<kVectors, true>(a + begin, a_stride, rows, b + begin * row_floats, part, c, c_stride,
+                               columns);
+    }
   }
 }
 
@@ -174,40 +214,61 @@ struct PanelRange {
   int64_t first, end;
 };
 
-// `after(out, columns)` is called for each panel of C as it is finished and still in the
-// first-level cache: `columns` columns of all rows from `out` on. Only the columns of `panels` are
-// computed.
+// Panel p of C for some rows.
+inline HWY_NOINLINE void GemmPanel(float* c, int64_t c_stride, const float* a, int64_t a_stride,
+                                   int64_t rows, const PackedMatrix& b, Residual residual,
+                                   int64_t p) {
+  const int64_t lanes = Lanes();
+  const int64_t begin = PanelBegin(b.vectors, p);
+  const float* data = b.data + begin * lanes * b.inner;
+  const float* bias = b.bias + begin * lanes;
+  float* out = c + begin * lanes;
+  const int64_t columns = b.columns - begin * lanes;
+  if (residual.data != nullptr) residual.data += begin * lanes;
+  switch (PanelBegin(b.vectors, p + 1) - begin) {
+    case 1:
+      return GemmPanel<1>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+    case 2:
+      return GemmPanel<2>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+    case 3:
+      return GemmPanel<3>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+    case 4:
+      return GemmPanel<4>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+    case 5:
+      return GemmPanel<5>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+#endif
+  }
+}
+
+// `after(out, columns)` is called for columns of C as they are finished and still in cache:
+// `columns` columns of all rows from `out` on. Only the columns of `panels` are computed.
 template <typename After>
 HWY_INLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_stride, int64_t rows,
                      const PackedMatrix& b, Residual residual, const After& after,
                      PanelRange panels) {
   const int64_t lanes = Lanes();
-  for (int64_t p = panels.first; p < panels.end; ++p) {
-    const int64_t begin = PanelBegin(b.vectors, p);
-    const int64_t vectors = PanelBegin(b.vectors, p + 1) - begin;
-    const float* data = b.data + begin * lanes * b.inner;
-    const float* bias = b.bias + begin * lanes;
-    float* out = c + begin * lanes;
-    const int64_t columns = b.columns - begin * lanes;
-    const Residual from{residual.data == nullptr ? nullptr : residual.data + begin * lanes,
-                        residual.stride};
-    switch (vectors) {
-      case 1:
-        GemmPanel<1>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
-        break;
-      case 2:
-        GemmPanel<2>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
-        break;
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-      case 3:
-        GemmPanel<3>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
-        break;
-      case 4:
-        GemmPanel<4>(a, a_stride, rows, b.inner, data, bias, from, out, c_stride, columns);
-        break;
-#endif
+  const int64_t begin = PanelBegin(b.vectors, panels.first) * lanes;
+  const int64_t end = std::min(PanelBegin(b.vectors, panels.end) * lanes, b.columns);
+  if ((end - begin) * b.inner * int64_t{sizeof(float)} <= cache_sizes().first * 3 / 4) {
+    // All of B stays in the first-level cache: whole rows of C are written at a time.
+    constexpr int64_t kRows = 5 * kTileRows;
+    for (int64_t first = 0; first < rows; first += kRows) {
+      const Residual from{
+          residual.data == nullptr ? nullptr : residual.data + first * residual.stride,
+          residual.stride};
+      for (int64_t p = panels.first; p < panels.end; ++p) {
+        GemmPanel(c + first * c_stride, c_stride, a + first * a_stride, a_stride,
+                  std::min(kRows, rows - first), b, from, p);
+      }
     }
-    after(out, std::min(columns, vectors * lanes));
+    after(c + begin, end - begin);
+    return;
+  }
+  for (int64_t p = panels.first; p < panels.end; ++p) {
+    GemmPanel(c, c_stride, a, a_stride, rows, b, residual, p);
+    const int64_t from = PanelBegin(b.vectors, p) * lanes;
+    after(c + from, std::min(PanelBegin(b.vectors, p + 1) * lanes, b.columns) - from);
   }
 }
 

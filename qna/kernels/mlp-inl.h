@@ -15,14 +15,13 @@ namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
 // The rows a worker takes at a time go through everything before the next are touched: few enough
-// that what they hold stays in half of a usual second-level cache, enough that a weight, once
-// loaded, serves many rows.
-constexpr int64_t kChunkBytes = 224 << 10;
+// that what they hold stays in half of the second-level cache, enough that a weight, once loaded,
+// serves many rows.
 constexpr int64_t kMostRows = 16 * kTileRows;
 constexpr int64_t kFewestRows = 4 * kTileRows;
 
 inline int64_t ChunkRows(int64_t floats_per_row) {
-  const int64_t fit = kChunkBytes / (floats_per_row * int64_t{sizeof(float)});
+  const int64_t fit = cache_sizes().second * 7 / 16 / (floats_per_row * int64_t{sizeof(float)});
   return std::clamp(fit / kTileRows * kTileRows, kFewestRows, kMostRows);
 }
 

@@ -17,6 +17,9 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
+// The widest panel of a sum: kTileRows times this many accumulators.
+constexpr int64_t kMaxOuterPanel = std::min<int64_t>(kMaxPanel, 4);
+
 // sum += a^T b of one tile; a: [rows][kTileRows], b: [rows][kVectors vectors].
 template <int kVectors>
 HWY_NOINLINE void OuterTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t rows,
@@ -24,20 +27,29 @@ HWY_NOINLINE void OuterTile(const float* HWY_RESTRICT a, const float* HWY_RESTRI
   const FloatTag d;
   const int64_t lanes = Lanes();
   FloatVector sums[kTileRows][kVectors];
-  for (int r = 0; r < kTileRows; ++r)
+  QNA_UNROLL
+  for (int r = 0; r < kTileRows; ++r) {
+    QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, sum + r * sum_stride + v * lanes);
+  }
   for (int64_t k = 0; k < rows; ++k) {
     FloatVector row[kVectors];
+    QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * lanes);
+    QNA_UNROLL
     for (int r = 0; r < kTileRows; ++r) {
       const FloatVector element = hn::Set(d, a[r]);
+      QNA_UNROLL
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(element, row[v], sums[r][v]);
     }
     a += kTileRows;
     b += kVectors * lanes;
   }
-  for (int r = 0; r < kTileRows; ++r)
+  QNA_UNROLL
+  for (int r = 0; r < kTileRows; ++r) {
+    QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, sum + r * sum_stride + v * lanes);
+  }
 }
 
 // The shape of such a sum. With `ones`, a has one more column that is 1: the last row of the sum is
@@ -83,9 +95,9 @@ class OuterProduct {
   void finish() {
     if (filled_ == 0) return;
     const int64_t lanes = Lanes();
-    for (int64_t p = 0; p < PanelCount(shape_.vectors); ++p) {
-      const int64_t begin = PanelBegin(shape_.vectors, p);
-      const int64_t vectors = PanelBegin(shape_.vectors, p + 1) - begin;
+    for (int64_t p = 0; p < PanelCount(shape_.vectors, kMaxOuterPanel); ++p) {
+      const int64_t begin = PanelBegin(shape_.vectors, p, kMaxOuterPanel);
+      const int64_t vectors = PanelBegin(shape_.vectors, p + 1, kMaxOuterPanel) - begin;
       const float* b = b_ + begin * lanes * kRows;
       for (int64_t t = 0; t < shape_.tiles; ++t) {
         const float* a = a_ + t * kTileRows * kRows;
@@ -120,9 +132,9 @@ class OuterProduct {
       }
     }
     const int64_t lanes = Lanes();
-    for (int64_t p = 0; p < PanelCount(shape_.vectors); ++p) {
-      const int64_t begin = PanelBegin(shape_.vectors, p) * lanes;
-      const int64_t width = PanelBegin(shape_.vectors, p + 1) * lanes - begin;
+    for (int64_t p = 0; p < PanelCount(shape_.vectors, kMaxOuterPanel); ++p) {
+      const int64_t begin = PanelBegin(shape_.vectors, p, kMaxOuterPanel) * lanes;
+      const int64_t width = PanelBegin(shape_.vectors, p + 1, kMaxOuterPanel) * lanes - begin;
       const int64_t valid = std::min(width, shape_.n - begin);
       for (int64_t r = 0; r < rows; ++r) {
         float* HWY_RESTRICT to = b_ + begin * kRows + (filled_ + r) * width;

@@ -63,10 +63,10 @@ class OuterSum {
     float* data;
     int64_t begin, width, valid;
   };
-  int64_t panels() const { return PanelCount(shape_.vectors); }
+  int64_t panels() const { return PanelCount(shape_.vectors, kMaxOuterPanel); }
   Panel panel(int64_t p) const {
-    const int64_t begin = PanelBegin(shape_.vectors, p) * Lanes();
-    const int64_t width = PanelBegin(shape_.vectors, p + 1) * Lanes() - begin;
+    const int64_t begin = PanelBegin(shape_.vectors, p, kMaxOuterPanel) * Lanes();
+    const int64_t width = PanelBegin(shape_.vectors, p + 1, kMaxOuterPanel) * Lanes() - begin;
     return {b_ + begin * capacity_, begin, width, std::min(width, shape_.n - begin)};
   }
 

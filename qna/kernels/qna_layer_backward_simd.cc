@@ -329,7 +329,8 @@ struct QnALayerEnds {
 
 template <typename T>
 void QnALayerBackward(const QnALayerBackwardArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout(args.shape, Lanes(), args.in_features, args.out_features);
+  const PackedLayout layout(args.shape, Lanes(), ScorePlaces::kSideBySide, args.in_features,
+                            args.out_features);
   QnALayerEnds<T> ends(args, layout, runtime.workers());
   const BackwardTasks tasks(args.shape, ends.most_tasks());
   ends.in_sums.resize(tasks.count);

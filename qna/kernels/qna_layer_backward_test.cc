@@ -145,10 +145,10 @@ struct QnALayerGradients {
   static Problem nothing() { return {Map(0, 4, 4), {}}; }
 };
 
-using AllTypes = ::testing::Types<QnALayerGradients<float>, QnALayerGradients<BFloat16>,
+using QnALayerGradientTypes = ::testing::Types<QnALayerGradients<float>, QnALayerGradients<BFloat16>,
                                   QnALayerGradients<Float16>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, Operator, AllTypes);
-INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, MaskedOperator, AllTypes);
+INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, Operator, QnALayerGradientTypes);
+INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, MaskedOperator, QnALayerGradientTypes);
 
 // The reference itself, by central differences of its forward pass in float64.
 TEST(QnALayerBackward, ReferenceAgainstFiniteDifferences) {

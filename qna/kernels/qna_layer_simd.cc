@@ -211,7 +211,8 @@ struct QnALayerPack {
 
 template <typename T>
 PackedLayout LayoutOf(const QnALayerArgs<T>& args) {
-  return PackedLayout(args.shape, Lanes(), args.in_features, args.out_features);
+  return PackedLayout(args.shape, Lanes(), ScorePlaces::kSideBySide, args.in_features,
+                      args.out_features);
 }
 
 template <typename T>

@@ -111,9 +111,9 @@ struct QnALayer {
   static Problem nothing() { return {Map(0, 4, 4), {}}; }
 };
 
-using AllTypes = ::testing::Types<QnALayer<float>, QnALayer<BFloat16>, QnALayer<Float16>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(QnALayer, Operator, AllTypes);
-INSTANTIATE_TYPED_TEST_SUITE_P(QnALayer, MaskedOperator, AllTypes);
+using QnALayerTypes = ::testing::Types<QnALayer<float>, QnALayer<BFloat16>, QnALayer<Float16>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(QnALayer, Operator, QnALayerTypes);
+INSTANTIATE_TYPED_TEST_SUITE_P(QnALayer, MaskedOperator, QnALayerTypes);
 
 template <typename T>
 class QnALayerBlock : public ::testing::Test {};

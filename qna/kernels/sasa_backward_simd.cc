@@ -131,7 +131,7 @@ struct SasaBackward {
 template <typename T>
 void Backward(const SasaBackwardArgs<T>& args, Runtime& runtime) {
   const WindowShape& s = args.forward.shape;
-  const PackedLayout layout(s, Lanes());
+  const PackedLayout layout(s, Lanes(), ScorePlaces::kRepeated);
   const BackwardTasks tasks(s, kMostBackwardTasks);
   const int64_t ring_rows = std::min(s.span_h(), s.height);
   const int64_t edge_floats = tasks.edge_rows * 2 * s.width * layout.value_floats;

@@ -80,7 +80,7 @@ struct SasaForward {
 
 template <typename T>
 void Forward(const SasaArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout(args.shape, Lanes());
+  const PackedLayout layout(args.shape, Lanes(), ScorePlaces::kRepeated);
   const StreamTasks tasks(args.shape, 2 * layout.value_floats, runtime.workers());
   SasaPlan plan{args.shape, layout, nullptr};
   float* table = nullptr;

@@ -94,9 +94,9 @@ struct Sasa {
   static Problem nothing() { return {Map(0, 5, 6, 2, 3), {}}; }
 };
 
-using AllTypes = ::testing::Types<Sasa<float>, Sasa<BFloat16>, Sasa<Float16>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Sasa, Operator, AllTypes);
-INSTANTIATE_TYPED_TEST_SUITE_P(Sasa, MaskedOperator, AllTypes);
+using SasaTypes = ::testing::Types<Sasa<float>, Sasa<BFloat16>, Sasa<Float16>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Sasa, Operator, SasaTypes);
+INSTANTIATE_TYPED_TEST_SUITE_P(Sasa, MaskedOperator, SasaTypes);
 
 // A shifted image gives the shifted output, bit by bit: a window's result does not depend on the
 // tile it falls into.

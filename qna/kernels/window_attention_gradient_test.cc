@@ -5,7 +5,7 @@
 namespace qna::kernels::testing {
 namespace {
 
-using Problem = WindowProblem<double>;
+using ExactProblem = WindowProblem<double>;
 
 // Pointers to the cells of a map in the plain order [pixels, heads, dim].
 std::vector<double*> plain_order(std::vector<double>& cells, const WindowShape& s, int64_t pixels,
@@ -20,7 +20,7 @@ std::vector<double*> plain_order(std::vector<double>& cells, const WindowShape& 
   return all;
 }
 
-void check_gradients(Problem p) {
+void check_gradients(ExactProblem p) {
   SCOPED_TRACE(p.text());
   const Results gradients = p.run();
   const std::vector<double*> grad_out = plain_order(p.grad_out, p.shape, p.outputs, p.out_layout);

@@ -35,7 +35,7 @@ struct WriteOutput {
 template <typename T>
 void Forward(const WindowAttentionArgs<T>& args, Runtime& runtime) {
   const WindowShape& s = args.shape;
-  const PackedLayout layout(s, Lanes());
+  const PackedLayout layout(s, Lanes(), ScorePlaces::kSideBySide);
   const StreamTasks tasks(s, layout.record() + layout.score_floats, runtime.workers());
   const ChannelMap value_map(layout.value_sources(args.value_layout));
   const ChannelMap score_map(layout.score_sources());
@@ -143,7 +143,7 @@ struct WindowEnds {
 
 template <typename T>
 void Backward(const WindowAttentionBackwardArgs<T>& args, Runtime& runtime) {
-  const PackedLayout layout(args.shape, Lanes());
+  const PackedLayout layout(args.shape, Lanes(), ScorePlaces::kSideBySide);
   const BackwardTasks tasks(args.shape, kMostBackwardTasks);
   WindowEnds<T> ends(args, layout, runtime.workers());
   StreamBackward(args.shape, layout, args.bias, args.tap_weights, tasks, ends, args.grad_bias,

@@ -11,14 +11,14 @@ namespace {
 // its exponential by as much of itself.
 constexpr double kTolerance = 3e-5;
 
-using Problem = WindowProblem<float>;
-using Spoil = std::function<void(Problem&)>;
+using FloatProblem = WindowProblem<float>;
+using Spoil = std::function<void(FloatProblem&)>;
 
 // Tiles of 4 windows, borders on all sides, heads that leave lanes empty, and the last query alone.
-Problem base_problem(const WindowOptions& options, bool separate = false) {
+FloatProblem base_problem(const WindowOptions& options, bool separate = false) {
   WindowShape shape = Map(2, 7, 15, 5, 3, 3).padded();
   shape.separate = separate;
-  Problem problem(shape, options);
+  FloatProblem problem(shape, options);
   problem.tolerance = {.by_scale = kTolerance};
   return problem;
 }
@@ -26,7 +26,7 @@ Problem base_problem(const WindowOptions& options, bool separate = false) {
 // fn(value, pixel, channel) -> the new score.
 template <typename Fn>
 Spoil each_score(Fn fn) {
-  return [fn](Problem& p) {
+  return [fn](FloatProblem& p) {
     for (int64_t n = 0; n < p.pixels(); ++n)
       for (int64_t c = 0; c < p.shape.scores(); ++c) {
         float& score = p.scores[n * p.score_stride + c];
@@ -41,7 +41,7 @@ void compare(const Spoil& spoil, bool bias_too = true, double tolerance = kToler
   for (int choice = 0; choice < 8; ++choice) {
     const bool bias = (choice & 2) != 0;
     if (bias && !bias_too) continue;
-    Problem problem = base_problem({.bias = bias, .mask = (choice & 4) != 0, .gap = choice % 3},
+    FloatProblem problem = base_problem({.bias = bias, .mask = (choice & 4) != 0, .gap = choice % 3},
                                    (choice & 1) != 0);
     problem.tolerance = {.by_scale = tolerance};
     spoil(problem);
@@ -100,7 +100,7 @@ TEST(WindowAttentionStability, HugeFiniteScores) {
 // Scores that are all alike cancel, so the answer is that of zeros. (The reference adds score and
 // bias, and 3e38 swallows the bias even in double; the kernels do not.)
 TEST(WindowAttentionStability, EqualHugeScoresCancel) {
-  Problem problem = base_problem({});
+  FloatProblem problem = base_problem({});
   std::fill(problem.scores.begin(), problem.scores.end(), 0.0f);
   const Results expected = by_reference(problem);
   for (const float score : {-3e38f, -1e10f, 1e10f, 3e38f}) {
@@ -113,7 +113,7 @@ TEST(WindowAttentionStability, EqualHugeScoresCancel) {
 TEST(WindowAttentionStability, Denormals) {
   compare(each_score([](float score, int64_t, int64_t) { return score * 1e-40f; }));
   // Denormal values: the answer is as small, so it is measured by its own size.
-  Problem problem = base_problem({.gap = 1});
+  FloatProblem problem = base_problem({.gap = 1});
   for (float& value : problem.values) value *= 1e-39f;
   const std::vector<double> expected = by_reference(problem)["out"];
   ASSERT_GT(largest(expected), 0);
@@ -132,17 +132,17 @@ TEST(WindowAttentionStability, BiasesFarApart) {
     SCOPED_TRACE(spread);
     const double tolerance = kTolerance + 2 * spread * 0x1p-24;
     // At a border, all taps that are left may be far below one that is not.
-    const Spoil apart = [=](Problem& p) {
+    const Spoil apart = [=](FloatProblem& p) {
       for (size_t i = 0; i < p.bias.size(); ++i) p.bias[i] += i % 4 == 0 ? spread : 0.0f;
     };
     compare(apart, true, tolerance);
-    const Spoil against_scores = [=](Problem& p) {
+    const Spoil against_scores = [=](FloatProblem& p) {
       for (size_t i = 0; i < p.bias.size(); ++i) p.bias[i] -= i % 3 == 0 ? spread : 0.0f;
       each_score(
           [=](float score, int64_t n, int64_t) { return score + (n % 4 == 0 ? spread : 0.0f); })(p);
     };
     compare(against_scores, true, tolerance);
-    const Spoil all_alike = [=](Problem& p) {
+    const Spoil all_alike = [=](FloatProblem& p) {
       for (float& bias : p.bias) bias += 100 * spread;
     };
     compare(all_alike);
@@ -151,19 +151,19 @@ TEST(WindowAttentionStability, BiasesFarApart) {
 }
 
 TEST(WindowAttentionStability, BiasOfMinusInfinity) {
-  compare([](Problem& p) {
+  compare([](FloatProblem& p) {
     for (size_t i = 0; i < p.bias.size(); ++i) {
       if (i % 3 == 0) p.bias[i] = -kInfinity;
     }
   });
   // A query and head that no tap is left of, beside others that have all.
-  compare([](Problem& p) {
+  compare([](FloatProblem& p) {
     for (size_t i = 0; i < p.bias.size(); ++i) {
       if (i % p.shape.scores() == 7) p.bias[i] = -kInfinity;
     }
   });
   // Only the upper left tap: border windows have none.
-  compare([](Problem& p) {
+  compare([](FloatProblem& p) {
     for (size_t i = p.shape.scores(); i < p.bias.size(); ++i) p.bias[i] = -kInfinity;
   });
 }
@@ -179,7 +179,7 @@ TEST(WindowAttentionStability, ScoresOfMinusInfinity) {
 
 TEST(WindowAttentionStability, AllMaskedGivesZero) {
   for (const bool separate : {false, true}) {
-    Problem problem = base_problem({.mask = true}, separate);
+    FloatProblem problem = base_problem({.mask = true}, separate);
     const WindowShape& shape = problem.shape;
     // The whole second image, and in the first a block that some windows lie within.
     for (int64_t n = 0; n < problem.pixels(); ++n) problem.mask[n] = n < 105 && n % 15 >= 6;
@@ -209,7 +209,7 @@ TEST(WindowAttentionStability, AllMaskedGivesZero) {
 TEST(WindowAttentionStability, NaNStaysWhereItIs) {
   for (const bool separate : {false, true})
     for (const bool in_score : {true, false}) {
-      Problem problem = base_problem({}, separate);
+      FloatProblem problem = base_problem({}, separate);
       const int64_t row = 3, column = 8, head = 2, query = 1;
       const int64_t pixel = row * problem.shape.width + column;
       if (in_score) {
@@ -227,7 +227,7 @@ TEST(WindowAttentionStability, NaNStaysWhereItIs) {
 
 // A window that holds nothing but NaN is not an empty one.
 TEST(WindowAttentionStability, OnlyNaN) {
-  Problem problem(Map(1, 2, 3, 9).kernel(1, 1), {});
+  FloatProblem problem(Map(1, 2, 3, 9).kernel(1, 1), {});
   std::fill(problem.scores.begin(), problem.scores.end(), kNan);
   for_each_simd([&] {
     const std::vector<double> out = problem.run()["out"];

@@ -87,10 +87,10 @@ struct WindowAttention {
   static Problem nothing() { return {Map(0, 5, 5, 3, 2, 2), {}}; }
 };
 
-using AllTypes =
+using WindowAttentionTypes =
     ::testing::Types<WindowAttention<float>, WindowAttention<BFloat16>, WindowAttention<Float16>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, Operator, AllTypes);
-INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, MaskedOperator, AllTypes);
+INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, Operator, WindowAttentionTypes);
+INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, MaskedOperator, WindowAttentionTypes);
 
 // The gradients of scores and values do not depend on other images. (Those of the tables are sums
 // over images.) One image more or less changes the cut into bands, so this compares batches of

@@ -22,6 +22,13 @@ namespace HWY_NAMESPACE {
 // that several of them see is read and written once.
 constexpr int kBackwardTile = 4;
 
+// Value vectors done at a time where each needs two registers: its gradient and its z.
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int kMostWithZ = 8;
+#else
+constexpr int kMostWithZ = 4;
+#endif
+
 // Where the gradients of one row of windows are added.
 struct GradRows {
   float* const* records;  // like TapRows::records: [columns][values | scores]
@@ -37,17 +44,18 @@ struct BackwardScratch {
     return shape.kernel_w + (has_tiles ? (kBackwardTile - 1) * shape.stride_w : 0);
   }
   static int64_t cells(const WindowShape& shape) { return shape.kernel_h * columns(shape); }
-  static int64_t floats(const WindowShape& shape) {
+  // score_vectors: of a group at most.
+  static int64_t floats(const WindowShape& shape, int64_t score_vectors) {
     return kBackwardTile * Lanes() *
-               (shape.queries + cells(shape) * shape.queries + 2 * shape.taps()) +
+               (score_vectors + cells(shape) * score_vectors + 2 * shape.taps()) +
            columns(shape);
   }
   // p must be zero where a window does not see a column; the cells that are used are the same for
   // all tiles.
-  BackwardScratch(const WindowShape& shape, float* memory)
+  BackwardScratch(const WindowShape& shape, int64_t score_vectors, float* memory)
       : inverse(memory),
-        p(inverse + kBackwardTile * shape.queries * Lanes()),
-        g(p + kBackwardTile * cells(shape) * shape.queries * Lanes()),
+        p(inverse + kBackwardTile * score_vectors * Lanes()),
+        g(p + kBackwardTile * cells(shape) * score_vectors * Lanes()),
         fold(g + kBackwardTile * shape.taps() * Lanes()),
         seen_by(reinterpret_cast<Windows*>(fold + kBackwardTile * shape.taps() * Lanes())) {
     std::fill(p, g, 0.0f);
@@ -61,8 +69,8 @@ struct BackwardScratch {
   struct Windows {
     int16_t first, end;
   };
-  float* inverse;    // [queries][windows][lanes]: 1 / sum
-  float* p;          // [cell][queries][windows][lanes]; later ds
+  float* inverse;    // [score vectors][windows][lanes]: 1 / sum
+  float* p;          // [cell][score vectors][windows][lanes]; later ds
   float* g;          // [index][windows][lanes]
   float* fold;       // [index][windows][lanes]: sum_l w p
   Windows* seen_by;  // [columns of a full tile]
@@ -89,16 +97,16 @@ struct BackwardTile {
   int64_t first_column() const {
     return columns.start + columns.range.begin * plan.shape.dilation_w;
   }
-  // From one cell or index to the next, for one query.
+  // From one cell or index to the next, for one vector of scores.
   static constexpr int64_t step() {
     return kBackwardTile * static_cast<int64_t>(hn::MaxLanes(FloatTag()));
   }
-  int64_t cell_step() const { return plan.shape.queries * step(); }
+  int64_t cell_step() const { return plan.layout.most_score_vectors * step(); }
   int64_t cell_row_step() const { return BackwardScratch::columns(plan.shape) * cell_step(); }
 
-  // 1 / sums of all queries; p of the windows that need their own maximum.
+  // 1 / sums of all vectors of scores; p of the windows that need their own maximum.
   HWY_INLINE void Prepare() {
-    const int64_t queries = plan.shape.queries;
+    const int64_t queries = group.score_vectors;
     distrusted =
         StoreInverseSums<kWindows>(plan, rows, columns, group, 0, queries, scratch.inverse, step());
     if (HWY_LIKELY(distrusted == 0)) return;
@@ -157,7 +165,7 @@ struct BackwardTile {
     }
   }
 
-  // p and fold of kQueries queries. kExact: some p are there already.
+  // p and fold of kQueries vectors of scores. kExact: some p are there already.
   template <int kQueries, bool kExact, bool kAdd>
   HWY_NOINLINE void Fold(int64_t query) const {
     const FloatTag d;
@@ -355,7 +363,7 @@ struct BackwardTile {
     for (; v < group.vectors; ++v) run(std::integral_constant<int, 1>(), v);
   }
 
-  // Fold for queries [query, query + count), in pairs.
+  // Fold for vectors of scores [query, query + count), in pairs.
   template <bool kExact>
   HWY_INLINE void FoldAll(int64_t query, int64_t count) const {
     if (count == 1) return Fold<1, kExact, false>(query);
@@ -365,13 +373,16 @@ struct BackwardTile {
     if (l < count) Fold<1, kExact, true>(query + l);
   }
 
-  // All that queries [query, query + count), which share the output gradient dz, contribute.
+  // All that vectors of scores [query, query + count), which share the output gradient dz, contribute.
   HWY_INLINE void Gradients(int64_t query, int64_t count, const float* HWY_RESTRICT dz,
                             float* HWY_RESTRICT z) const {
     if (HWY_LIKELY(distrusted == 0)) {
       FoldAll<false>(query, count);
     } else {
       FoldAll<true>(query, count);
+    }
+    if (plan.layout.places == ScorePlaces::kSideBySide) {
+      SumReplicas(scratch.fold, rows.count * columns.count(), step(), kWindows, group.slots);
     }
     if (z == nullptr) {
       EachChunk<8>([&](auto vectors, int64_t v) HWY_ATTR {
@@ -382,7 +393,7 @@ struct BackwardTile {
         }
       });
     } else {
-      EachChunk<kMaxPairVectors>([&](auto vectors, int64_t v) HWY_ATTR {
+      EachChunk<kMostWithZ>([&](auto vectors, int64_t v) HWY_ATTR {
         if (v == 0) {
           Dots<vectors.value, false, true>(dz, v, z);
         } else {
@@ -399,7 +410,7 @@ struct BackwardTile {
   }
 
   HWY_INLINE void Run(const float* dz, float* z, int64_t query_stride) {
-    const int64_t queries = plan.shape.queries;
+    const int64_t queries = group.score_vectors;
     Prepare();
     if (!plan.shape.separate) return Gradients(0, queries, dz, z);
     for (int64_t l = 0; l < queries; ++l) {
@@ -414,7 +425,7 @@ inline HWY_NOINLINE void BackwardRow(const WindowPlan& plan, const TapRows& rows
                                      const GradRows& grads, const float* dz, float* z,
                                      int64_t query_stride, float* scratch_memory) {
   const WindowShape& s = plan.shape;
-  const BackwardScratch scratch(s, scratch_memory);
+  const BackwardScratch scratch(s, plan.layout.most_score_vectors, scratch_memory);
   const auto columns_at = [&](int64_t j) {
     const int64_t start = j * s.stride_w - s.pad_left;
     return TapColumns{start, valid_taps(start, s.kernel_w, s.dilation_w, s.width)};

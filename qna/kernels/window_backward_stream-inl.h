@@ -64,7 +64,7 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
       worker.grads = arena.take<float>(ring_rows * row_floats);
       worker.row_bias = arena.take<float>(table_floats);
       worker.row_weight = arena.take<float>(table_floats);
-      worker.window = arena.take<float>(BackwardScratch::floats(s));
+      worker.window = arena.take<float>(BackwardScratch::floats(s, layout.most_score_vectors));
       worker.record_rows = arena.take<const float*>(s.kernel_h);
       worker.exp_rows = arena.take<const float*>(s.kernel_h);
       worker.grad_rows = arena.take<float*>(s.kernel_h);

@@ -19,6 +19,15 @@ namespace HWY_NAMESPACE {
 // Windows side by side that share a pass over the bias table.
 constexpr int kTileWindows = 4;
 
+// Of these, how many share the loads of values, and of how many vectors: the sums of all of them fill
+// half of the registers.
+constexpr int kNeighbourVectors = 4;
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int kNeighbours = 4;
+#else
+constexpr int kNeighbours = 2;
+#endif
+
 // Values that a block of tap rows reads should leave room in the first-level cache for the tables,
 // the exponentials and the weights.
 constexpr int64_t kBlockBytes = 16 << 10;
@@ -37,7 +46,8 @@ struct ForwardScratch {
   float* inverse;  // [queries][windows][lanes]: 1 / sum
 };
 
-// weights [tap][kWindows][lanes] (+)= sum over kQueries queries of w p, for the taps in `rows`.
+// weights [tap][kWindows][lanes] (+)= sum over kQueries vectors of scores of w p, for the
+// taps in `rows`.
 template <int kWindows, int kQueries, bool kAdd>
 HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
                               const TapColumns& columns, const HeadGroup& group, int64_t query,
@@ -50,10 +60,13 @@ HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
   const int64_t window_step = plan.shape.stride_w * score_floats;
   const int64_t tap_step = plan.shape.dilation_w * score_floats;
   FloatVector inverse[kWindows][kQueries];
-  for (int w = 0; w < kWindows; ++w)
+  QNA_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    QNA_UNROLL
     for (int l = 0; l < kQueries; ++l) {
       inverse[w][l] = hn::Load(d, inverse_memory + (l * kWindows + w) * lanes);
     }
+  }
   // Vector stores may alias anything in the compiler's eyes: keep what the loop needs in locals.
   const int64_t count = columns.count();
   const int64_t row_count = rows.count;
@@ -64,14 +77,21 @@ HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
         plan.tables.exp_bias_weight +
         ((rows.first + y) * plan.shape.kernel_w + columns.range.begin) * score_floats + offset;
     for (int64_t x = 0; x < count; ++x) {
+      FloatVector factor[kQueries];
+      QNA_UNROLL
+      for (int l = 0; l < kQueries; ++l) {
+        factor[l] = hn::Load(d, b + l * lanes);
+        QNA_IN_REGISTER(factor[l]);
+      }
+      QNA_UNROLL
       for (int w = 0; w < kWindows; ++w) {
         const float* HWY_RESTRICT window_e = e + w * window_step;
         FloatVector sum = hn::Zero(d);
+        QNA_UNROLL
         for (int l = 0; l < kQueries; ++l) {
           // (E / sum) first: it is at most 1 / B and cannot overflow.
           const FloatVector scaled = hn::Mul(hn::Load(d, window_e + l * lanes), inverse[w][l]);
-          const FloatVector factor = hn::Load(d, b + l * lanes);
-          sum = l == 0 ? hn::Mul(scaled, factor) : hn::MulAdd(scaled, factor, sum);
+          sum = l == 0 ? hn::Mul(scaled, factor[l]) : hn::MulAdd(scaled, factor[l], sum);
         }
         if (kAdd) sum = hn::Add(sum, hn::Load(d, weights + w * lanes));
         hn::Store(sum, d, weights + w * lanes);
@@ -83,7 +103,7 @@ HWY_NOINLINE void FoldQueries(const WindowPlan& plan, const TapRows& rows,
   }
 }
 
-// The same for queries [query, query + count), in pairs.
+// The same for vectors [query, query + count), in pairs.
 template <int kWindows>
 HWY_INLINE void FoldAll(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
                         const HeadGroup& group, int64_t query, int64_t count,
@@ -141,12 +161,14 @@ HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const T
   const int64_t lanes = Lanes();
   const int64_t tap_step = plan.shape.dilation_w * plan.layout.record();
   FloatVector sums[kVectors];
+  QNA_UNROLL
   for (int v = 0; v < kVectors; ++v) sums[v] = add ? hn::Load(d, z + v * lanes) : hn::Zero(d);
   for (int64_t y = 0; y < rows.count; ++y) {
     const float* HWY_RESTRICT value = rows.records[y] + columns.start * plan.layout.record() +
                                       columns.range.begin * tap_step + value_offset;
     for (int64_t x = columns.range.begin; x < columns.range.end; ++x) {
       const FloatVector weight = hn::Load(d, weights);
+      QNA_UNROLL
       for (int v = 0; v < kVectors; ++v) {
         sums[v] = hn::MulAdd(weight, hn::Load(d, value + v * lanes), sums[v]);
       }
@@ -154,65 +176,64 @@ HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const T
       value += tap_step;
     }
   }
+  QNA_UNROLL
   for (int v = 0; v < kVectors; ++v) hn::Store(sums[v], d, z + v * lanes);
 }
 
-// The same for two windows side by side, `stride` columns apart, that share all columns but the
-// outer ones: a value is loaded once for both. Needs dilation 1 and stride <= kernel_w. Each
-// window's taps are added in the same order as in Aggregate, so the bits are the same.
-template <int kVectors>
-HWY_NOINLINE void AggregatePair(const WindowPlan& plan, const TapRows& rows,
-                                const TapColumns& columns, bool add, int64_t value_offset,
-                                const float* HWY_RESTRICT weights, int64_t weight_step,
-                                float* HWY_RESTRICT z, int64_t z_stride) {
+// The same for kTogether windows side by side, `stride` columns apart: a value is loaded once for
+// all that see it. Needs dilation 1 and stride <= kernel_w. Each window's taps are added in the same
+// order as in Aggregate, so the bits are the same.
+template <int kTogether, int kVectors>
+HWY_NOINLINE void AggregateNeighbours(const WindowPlan& plan, const TapRows& rows,
+                                      const TapColumns& columns, bool add, int64_t value_offset,
+                                      const float* HWY_RESTRICT weights, int64_t weight_step,
+                                      float* HWY_RESTRICT z, int64_t z_stride) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   const int64_t record = plan.layout.record();
-  const int64_t stride = plan.shape.stride_w;
   const int64_t kernel_w = plan.shape.kernel_w;
-  FloatVector first[kVectors];
-  FloatVector second[kVectors];
-  for (int v = 0; v < kVectors; ++v) {
-    first[v] = add ? hn::Load(d, z + v * lanes) : hn::Zero(d);
-    second[v] = add ? hn::Load(d, z + z_stride + v * lanes) : hn::Zero(d);
+  const int64_t stride = plan.shape.stride_w;
+  const int64_t column_count = kernel_w + (kTogether - 1) * stride;
+  // Of the next window the same column is an earlier tap.
+  const int64_t window_step = lanes - stride * weight_step;
+  FloatVector sums[kTogether][kVectors];
+  QNA_UNROLL
+  for (int w = 0; w < kTogether; ++w) {
+    QNA_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      sums[w][v] = add ? hn::Load(d, z + w * z_stride + v * lanes) : hn::Zero(d);
+    }
   }
   for (int64_t y = 0; y < rows.count; ++y) {
     const float* HWY_RESTRICT value = rows.records[y] + columns.start * record + value_offset;
-    const float* HWY_RESTRICT first_weight = weights;
-    const float* HWY_RESTRICT second_weight = weights + lanes;
-    for (int64_t x = 0; x < stride; ++x) {
-      const FloatVector weight = hn::Load(d, first_weight);
+    const float* HWY_RESTRICT weight = weights;  // of the first window
+    for (int64_t x = 0; x < column_count; ++x) {
+      FloatVector values[kVectors];
+      QNA_UNROLL
       for (int v = 0; v < kVectors; ++v) {
-        first[v] = hn::MulAdd(weight, hn::Load(d, value + v * lanes), first[v]);
+        values[v] = hn::Load(d, value + v * lanes);
+        QNA_IN_REGISTER(values[v]);
       }
-      first_weight += weight_step;
-      value += record;
-    }
-    for (int64_t x = stride; x < kernel_w; ++x) {
-      const FloatVector weight1 = hn::Load(d, first_weight);
-      const FloatVector weight2 = hn::Load(d, second_weight);
-      for (int v = 0; v < kVectors; ++v) {
-        const FloatVector shared = hn::Load(d, value + v * lanes);
-        first[v] = hn::MulAdd(weight1, shared, first[v]);
-        second[v] = hn::MulAdd(weight2, shared, second[v]);
+      QNA_UNROLL
+      for (int w = 0; w < kTogether; ++w) {
+        // Also false for a tap before the first.
+        if (static_cast<uint64_t>(x - w * stride) < static_cast<uint64_t>(kernel_w)) {
+          const FloatVector factor = hn::Load(d, weight + w * window_step);
+          QNA_UNROLL
+          for (int v = 0; v < kVectors; ++v) {
+            sums[w][v] = hn::MulAdd(factor, values[v], sums[w][v]);
+          }
+        }
       }
-      first_weight += weight_step;
-      second_weight += weight_step;
-      value += record;
-    }
-    for (int64_t x = 0; x < stride; ++x) {
-      const FloatVector weight = hn::Load(d, second_weight);
-      for (int v = 0; v < kVectors; ++v) {
-        second[v] = hn::MulAdd(weight, hn::Load(d, value + v * lanes), second[v]);
-      }
-      second_weight += weight_step;
+      weight += weight_step;
       value += record;
     }
     weights += kernel_w * weight_step;
   }
-  for (int v = 0; v < kVectors; ++v) {
-    hn::Store(first[v], d, z + v * lanes);
-    hn::Store(second[v], d, z + z_stride + v * lanes);
+  QNA_UNROLL
+  for (int w = 0; w < kTogether; ++w) {
+    QNA_UNROLL
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[w][v], d, z + w * z_stride + v * lanes);
   }
 }
 
@@ -222,21 +243,21 @@ HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
                               const float* weights, float* z, int64_t z_stride) {
   const int64_t lanes = Lanes();
   const int64_t step = kWindows * lanes;
-  const bool neighbours =
-      kWindows % 2 == 0 && plan.shape.dilation_w == 1 && plan.shape.stride_w <= plan.shape.kernel_w;
+  const bool neighbours = kWindows % kNeighbours == 0 && plan.shape.dilation_w == 1 &&
+                          plan.shape.stride_w <= plan.shape.kernel_w;
   int64_t v = 0;
   const auto run = [&](auto vectors) HWY_ATTR {
+    if (neighbours && vectors.value > kNeighbourVectors) return;
     for (; v + vectors.value <= group.vectors; v += vectors.value) {
-      const bool pairs = neighbours && vectors.value <= kMaxPairVectors;
-      for (int w = 0; w < kWindows; w += pairs ? 2 : 1) {
+      for (int w = 0; w < kWindows; w += neighbours ? kNeighbours : 1) {
         const TapColumns window{columns.start + w * plan.shape.stride_w, columns.range};
         const int64_t offset = group.value_offset + v * lanes;
         float* out = z + w * z_stride + offset;
-        if (pairs) {
-          AggregatePair<vectors.value>(plan, rows, window, add, offset, weights + w * lanes, step,
-                                       out, z_stride);
-        } else {
+        if (!neighbours) {
           Aggregate<vectors.value>(plan, rows, window, add, offset, weights + w * lanes, step, out);
+        } else if constexpr (vectors.value <= kNeighbourVectors) {
+          AggregateNeighbours<kNeighbours, vectors.value>(plan, rows, window, add, offset,
+                                                          weights + w * lanes, step, out, z_stride);
         }
       }
     }
@@ -247,7 +268,119 @@ HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
   run(std::integral_constant<int, 1>());
 }
 
-// The output z of kWindows windows side by side, by queries [query, query + count) together.
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+// FoldQueries, SumReplicas and AggregateNeighbours in one pass where one vector holds the scores of
+// all queries and few hold the values: the weights never leave the registers. kSteps: log2 of the
+// group's replicas. The operations of each window are the same, in the same order, so the bits are.
+template <int kTogether, int kVectors, int kSteps>
+HWY_NOINLINE void FoldAndAggregate(const WindowPlan& plan, const TapRows& rows,
+                                   const TapColumns& columns, const HeadGroup& group, bool add,
+                                   const float* HWY_RESTRICT inverse_memory, float* HWY_RESTRICT z,
+                                   int64_t z_stride) {
+  const FloatTag d;
+  const int64_t lanes = Lanes();
+  const int64_t record = plan.layout.record();
+  const int64_t score_floats = plan.layout.score_floats;
+  const int64_t kernel_w = plan.shape.kernel_w;
+  const int64_t stride = plan.shape.stride_w;
+  const int64_t column_count = kernel_w + (kTogether - 1) * stride;
+  const int64_t window_step = stride * score_floats;
+  HWY_ALIGN int32_t others[2 * HWY_MAX_BYTES / sizeof(int32_t)];
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    others[lane] = static_cast<int32_t>((lane ^ group.slots) % lanes);
+    others[lanes + lane] = static_cast<int32_t>((lane ^ (2 * group.slots)) % lanes);
+  }
+  const auto other = hn::SetTableIndices(d, others);
+  const auto next_other = hn::SetTableIndices(d, others + lanes);
+  FloatVector inverse[kTogether];
+  FloatVector sums[kTogether][kVectors];
+  QNA_UNROLL
+  for (int w = 0; w < kTogether; ++w) {
+    inverse[w] = hn::Load(d, inverse_memory + w * lanes);
+    QNA_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      sums[w][v] = add ? hn::Load(d, z + w * z_stride + v * lanes) : hn::Zero(d);
+    }
+  }
+  for (int64_t y = 0; y < rows.count; ++y) {
+    const float* HWY_RESTRICT value = rows.records[y] + columns.start * record + group.value_offset;
+    const float* HWY_RESTRICT e =
+        rows.exps[y] + columns.start * score_floats + group.score_offset;
+    const float* HWY_RESTRICT table =
+        plan.tables.exp_bias_weight + (rows.first + y) * kernel_w * score_floats +
+        group.score_offset;
+    for (int64_t x = 0; x < column_count; ++x) {
+      FloatVector values[kVectors];
+      QNA_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        values[v] = hn::Load(d, value + v * lanes);
+        QNA_IN_REGISTER(values[v]);
+      }
+      FloatVector exps = hn::Load(d, e);
+      QNA_IN_REGISTER(exps);
+      QNA_UNROLL
+      for (int w = 0; w < kTogether; ++w) {
+        // Also false for a tap before the first.
+        if (static_cast<uint64_t>(x - w * stride) < static_cast<uint64_t>(kernel_w)) {
+          FloatVector factor = hn::Mul(hn::Mul(exps, inverse[w]), hn::Load(d, table - w * window_step));
+          if (kSteps > 0) factor = hn::Add(factor, hn::TableLookupLanes(factor, other));
+          if (kSteps > 1) factor = hn::Add(factor, hn::TableLookupLanes(factor, next_other));
+          QNA_UNROLL
+          for (int v = 0; v < kVectors; ++v) {
+            sums[w][v] = hn::MulAdd(factor, values[v], sums[w][v]);
+          }
+        }
+      }
+      table += score_floats;
+      value += record;
+      e += score_floats;
+    }
+  }
+  QNA_UNROLL
+  for (int w = 0; w < kTogether; ++w) {
+    QNA_UNROLL
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[w][v], d, z + w * z_stride + v * lanes);
+  }
+}
+
+// Returns whether it was done.
+template <int kWindows>
+HWY_INLINE bool FoldAndAggregateTile(const WindowPlan& plan, const TapRows& rows,
+                                     const TapColumns& columns, const HeadGroup& group, bool add,
+                                     const float* inverse, float* z, int64_t z_stride) {
+  if (kWindows != kNeighbours || group.score_vectors != 1 || plan.shape.dilation_w != 1 ||
+      plan.shape.stride_w > plan.shape.kernel_w ||
+      plan.layout.places != ScorePlaces::kSideBySide) {
+    return false;
+  }
+  z += group.value_offset;
+  const auto run = [&](auto vectors) HWY_ATTR {
+    constexpr int kVectors = vectors.value;
+    const auto call = [&](auto steps) HWY_ATTR {
+      FoldAndAggregate<kNeighbours, kVectors, steps.value>(plan, rows, columns, group, add, inverse,
+                                                           z, z_stride);
+      return true;
+    };
+    if (group.replicas == 1) return call(std::integral_constant<int, 0>());
+    if (group.replicas == 2) return call(std::integral_constant<int, 1>());
+    if (group.replicas == 4) return call(std::integral_constant<int, 2>());
+    return false;
+  };
+  if (group.vectors == 4) return run(std::integral_constant<int, 4>());
+  if (group.vectors == 2) return run(std::integral_constant<int, 2>());
+  return false;
+}
+#else
+// Too few registers.
+template <int kWindows>
+HWY_INLINE bool FoldAndAggregateTile(const WindowPlan&, const TapRows&, const TapColumns&,
+                                     const HeadGroup&, bool, const float*, float*, int64_t) {
+  return false;
+}
+#endif
+
+// The output z of kWindows windows side by side, by vectors of scores [query, query + count)
+// together.
 template <int kWindows>
 HWY_INLINE void ForwardTile(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
                             const HeadGroup& group, int64_t query, int64_t count, float* z,
@@ -266,12 +399,21 @@ HWY_INLINE void ForwardTile(const WindowPlan& plan, const TapRows& rows, const T
   do {
     const TapRows part{rows.records + y, rows.exps + y, rows.first + y,
                        std::min(block, rows.count - y)};
+    const bool add = y > 0;
+    y += block;
+    if (HWY_LIKELY(distrusted == 0) &&
+        FoldAndAggregateTile<kWindows>(plan, part, columns, group, add, scratch.inverse, z,
+                                       z_stride)) {
+      continue;
+    }
     FoldAll<kWindows>(plan, part, columns, group, query, count, scratch);
     if (HWY_UNLIKELY(distrusted != 0)) {
       FoldExactly<kWindows>(plan, part, columns, group, query, count, distrusted, scratch);
     }
-    AggregateTile<kWindows>(plan, part, columns, group, y > 0, scratch.weights, z, z_stride);
-    y += block;
+    if (plan.layout.places == ScorePlaces::kSideBySide) {
+      SumReplicas(scratch.weights, part.count * columns.count(), step, kWindows, group.slots);
+    }
+    AggregateTile<kWindows>(plan, part, columns, group, add, scratch.weights, z, z_stride);
   } while (y < rows.count);
 }
 
@@ -283,20 +425,20 @@ inline HWY_NOINLINE void ForwardRow(const WindowPlan& plan, const TapRows& rows,
                                     int64_t z_query_stride, float* scratch_memory) {
   const WindowShape& s = plan.shape;
   const ForwardScratch scratch(s, scratch_memory);
-  const int64_t together = s.separate ? 1 : s.queries;  // queries that share an output
   const int64_t z_stride = plan.layout.value_floats;
   const auto columns_at = [&](int64_t j) {
     const int64_t start = j * s.stride_w - s.pad_left - origin;
     return TapColumns{start, valid_taps(start, s.kernel_w, s.dilation_w, width)};
   };
   for (const HeadGroup& group : plan.layout.groups) {
+    const int64_t together = s.separate ? 1 : group.score_vectors;  // that share an output
     for (int64_t j = begin; j < end;) {
       const TapColumns columns = columns_at(j);
       float* out = z + (j - begin) * z_stride;
       const int64_t last = j + kTileWindows - 1;
       const bool tile =
           columns.count() == s.kernel_w && last < end && columns_at(last).count() == s.kernel_w;
-      for (int64_t l = 0; l < s.queries; l += together, out += z_query_stride) {
+      for (int64_t l = 0; l < group.score_vectors; l += together, out += z_query_stride) {
         if (tile) {
           ForwardTile<kTileWindows>(plan, rows, columns, group, l, together, out, z_stride,
                                     scratch);

@@ -40,14 +40,6 @@ constexpr float kMaxSum = 0x1p95f;
 // exactly.
 constexpr float kMaxBiasSpread = 16.6355f;
 
-// Value vectors done at a time where each needs two registers: in the forward pass for two windows
-// side by side (few accumulators would wait for each other; 8 of one window are enough).
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-constexpr int kMaxPairVectors = 8;
-#else
-constexpr int kMaxPairVectors = 4;
-#endif
-
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Bias and tap weights in the order of the packed scores: [taps][score_floats].
@@ -75,8 +67,10 @@ inline WindowTables MakeTables(const WindowShape& shape, const PackedLayout& lay
   const std::vector<int32_t> sources = layout.score_sources();
   for (int64_t c = 0; c < count; ++c) {
     const int32_t source = sources[c];
+    // A lane that holds nothing has weight 0: it adds nothing to the sum over the queries.
     const auto raw = [&](const float* table, int64_t t, float otherwise) {
-      return table == nullptr || source < 0 ? otherwise : table[t * shape.scores() + source];
+      if (source < 0) return 0.0f;
+      return table == nullptr ? otherwise : table[t * shape.scores() + source];
     };
     float maximum = kMinusInfinity;
     float minimum = -kMinusInfinity;
@@ -158,8 +152,8 @@ struct TapColumns {
 };
 
 // Where a group repeats its heads, a product of two vectors leaves every head's sum in parts, one
-// per replica. Adds them up, so that each lane has all of it: in `count` cells, `step` floats
-// apart, of `windows` vectors each.
+// per replica, and the weights of queries side by side are such parts too. Adds them up, so that
+// each lane has all of it: in `count` cells, `step` floats apart, of `windows` vectors each.
 inline void SumReplicas(float* HWY_RESTRICT cells, int64_t count, int64_t step, int windows,
                         int64_t slots) {
   const FloatTag d;
@@ -179,7 +173,7 @@ inline void SumReplicas(float* HWY_RESTRICT cells, int64_t count, int64_t step, 
   }
 }
 
-// p of one window, query and head group by its own maximum: of tap row y and column x at
+// p of one window, vector of scores and head group by its own maximum: of tap row y and column x at
 // p + y * row_step + x * tap_step, counted from the first that take part. All 0 where none does.
 inline HWY_NOINLINE void ExactAttention(const WindowPlan& plan, const TapRows& rows,
                                         const TapColumns& columns, const HeadGroup& group,
@@ -237,8 +231,8 @@ inline HWY_NOINLINE void ExactAttention(const WindowPlan& plan, const TapRows& r
                HWY_ATTR { hn::Store(hn::Mul(hn::Load(d, out), inverse), d, out); });
 }
 
-// 1 / sum over the window of E B, for kWindows windows side by side and kQueries queries from
-// `query` on. Returns a bit per window: 1 where the sum is not to be trusted.
+// 1 / sum over the window of E B, for kWindows windows side by side and kQueries vectors of
+// scores from `query` on. Returns a bit per window: 1 where the sum is not to be trusted.
 template <int kWindows, int kQueries>
 HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
                                 const TapColumns& columns, const HeadGroup& group, int64_t query,
@@ -250,8 +244,11 @@ HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
   const int64_t window_step = plan.shape.stride_w * score_floats;
   const int64_t tap_step = plan.shape.dilation_w * score_floats;
   FloatVector sums[kWindows][kQueries];
-  for (int w = 0; w < kWindows; ++w)
+  QNA_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    QNA_UNROLL
     for (int l = 0; l < kQueries; ++l) sums[w][l] = hn::Zero(d);
+  }
   const int64_t count = columns.count();
   for (int64_t y = 0; y < rows.count; ++y) {
     const float* HWY_RESTRICT e =
@@ -260,8 +257,11 @@ HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
         plan.tables.exp_bias +
         ((rows.first + y) * plan.shape.kernel_w + columns.range.begin) * score_floats + offset;
     for (int64_t x = 0; x < count; ++x) {
+      QNA_UNROLL
       for (int l = 0; l < kQueries; ++l) {
-        const FloatVector exp_bias = hn::Load(d, b + l * lanes);
+        FloatVector exp_bias = hn::Load(d, b + l * lanes);
+        QNA_IN_REGISTER(exp_bias);
+        QNA_UNROLL
         for (int w = 0; w < kWindows; ++w) {
           sums[w][l] =
               hn::MulAdd(hn::Load(d, e + w * window_step + l * lanes), exp_bias, sums[w][l]);
@@ -274,12 +274,15 @@ HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
   uint32_t distrusted = plan.tables.always_exact ? ~0u : 0u;
   const FloatVector low = hn::Set(d, kMinSum);
   const FloatVector high = hn::Set(d, kMaxSum);
-  for (int w = 0; w < kWindows; ++w)
+  QNA_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    QNA_UNROLL
     for (int l = 0; l < kQueries; ++l) {
       const auto trusted = hn::And(hn::Ge(sums[w][l], low), hn::Le(sums[w][l], high));
       if (!hn::AllTrue(d, trusted)) distrusted |= 1u << w;
       inverse[w][l] = hn::Div(hn::Set(d, 1.0f), sums[w][l]);
     }
+  }
   return distrusted;
 }
 

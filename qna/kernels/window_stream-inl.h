@@ -17,7 +17,7 @@ namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
 // The ring should stay in a core's second-level cache beside the weights.
-constexpr int64_t kRingBytes = 384 << 10;
+inline int64_t RingBytes() { return cache_sizes().second * 3 / 4; }
 // Rows are taken several at a time on narrow maps, so that a matrix product has enough rows to use
 // each cache line of the weights often.
 constexpr int64_t kStepWindows = 64;
@@ -30,7 +30,7 @@ struct StreamTasks {
         std::min(s.span_h(), s.height) * pixel_floats * int64_t{sizeof(float)};
     // Neighbouring strips both need span_w - stride_w columns: keep that a small part.
     const int64_t least = std::max<int64_t>(16, 2 * s.span_w() / s.stride_w);
-    const int64_t fit = (kRingBytes / column_bytes - s.span_w()) / s.stride_w + 1;
+    const int64_t fit = (RingBytes() / column_bytes - s.span_w()) / s.stride_w + 1;
     strips = (s.out_width() - 1) / std::max(least, fit) + 1;
     strip_columns = (s.out_width() - 1) / strips + 1;
     strips = (s.out_width() - 1) / strip_columns + 1;

@@ -83,22 +83,25 @@ torch::Tensor StemImpl::forward_patches(const torch::Tensor& x) {
   return torch::linear(patches, conv->weight.permute({0, 2, 3, 1}).flatten(1));
 }
 
-torch::Tensor StemImpl::forward_resnet(const torch::Tensor& x, const torch::Tensor& mask) {
+torch::Tensor StemImpl::forward_convolution(const torch::Tensor& x, const torch::Tensor& mask) {
   // Padding as JAX's 'SAME' has it for even sizes, 2 before and 3 behind; one more behind odd ones.
   const int64_t bottom = 3 + x.size(1) % 2, right = 3 + x.size(2) % 2;
   torch::Tensor map = F::pad(x.permute({0, 3, 1, 2}), F::PadFuncOptions({2, right, 2, bottom}));
   map = nn::activate(norm->forward(conv->forward(map)), config_.activation);
-  if (mask.defined()) {  // what is no image must not win the maximum
-    map = map.masked_fill(~nn::every_nth(mask, 2).unsqueeze(1), kMinusInfinity);
+  if (config_.stem == config::StemKind::kResNet) {
+    if (mask.defined()) {  // what is no image must not win the maximum
+      map = map.masked_fill(~nn::every_nth(mask, 2).unsqueeze(1), kMinusInfinity);
+    }
+    map = nn::max_pool_by_two(map);
   }
-  map = nn::max_pool_by_two(map).permute({0, 2, 3, 1});
-  return nn::zero_masked(map, nn::every_nth(mask, 4)).contiguous();  // places without any image
+  // Places without any image.
+  return nn::zero_masked(map.permute({0, 2, 3, 1}), nn::every_nth(mask, config_.stem_stride())).contiguous();
 }
 
 torch::Tensor StemImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
   const torch::Tensor image = nn::zero_masked(x, mask);
   return config_.stem == config::StemKind::kPatch ? forward_patches(image)
-                                                  : forward_resnet(image, mask);
+                                                  : forward_convolution(image, mask);
 }
 
 // ---- down-sampling other than by a block ----

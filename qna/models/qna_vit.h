@@ -21,8 +21,7 @@ namespace qna::models {
 
 using config::QnAViTConfig;
 
-// Pixels to the first map: patches through one product ('patch'), or a 7 x 7 convolution with
-// stride 2, BatchNorm, activation and max-pooling ('resnet').
+// Pixels to the first map, see config::StemKind.
 class StemImpl : public torch::nn::Cloneable<StemImpl> {
  public:
   explicit StemImpl(const QnAViTConfig& config);
@@ -33,11 +32,11 @@ class StemImpl : public torch::nn::Cloneable<StemImpl> {
   void reset() override;
 
   torch::nn::Conv2d conv{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};  // 'resnet' only
+  torch::nn::BatchNorm2d norm{nullptr};  // not for patches
 
  private:
   torch::Tensor forward_patches(const torch::Tensor& x);
-  torch::Tensor forward_resnet(const torch::Tensor& x, const torch::Tensor& mask);
+  torch::Tensor forward_convolution(const torch::Tensor& x, const torch::Tensor& mask);
   QnAViTConfig config_;
 };
 TORCH_MODULE(Stem);

@@ -68,7 +68,8 @@ std::vector<Variant> variants() {
     list.push_back({std::move(what), config});
   };
   for (const auto& [stem, stem_name] :
-       {std::pair{StemKind::kPatch, "patch"}, std::pair{StemKind::kResNet, "resnet"}}) {
+       {std::pair{StemKind::kPatch, "patch"}, std::pair{StemKind::kConv, "conv"},
+        std::pair{StemKind::kResNet, "resnet"}}) {
     for (const auto& [way, way_name] :
          {std::pair{Downsample::kQnA, "qna"}, std::pair{Downsample::kPatchMerging, "patch_merging"},
           std::pair{Downsample::kConvPool, "conv_pool"}}) {

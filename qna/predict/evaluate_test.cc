@@ -23,10 +23,10 @@ data::LoaderOptions in_order(int64_t batch) {
   return {.batch = batch, .workers = 1, .shuffle = false, .skip_broken = true};
 }
 
-const engine::ModelInfo kInfo = {.preprocess = small_preprocess()};
+const engine::ModelInfo kEvaluatedInfo = {.preprocess = small_preprocess()};
 
 TEST(EvaluateClassifier, IsWhatSingleImagesGive) {
-  const engine::Model model = random_model(testing::small_classifier(), kInfo);
+  const engine::Model model = random_model(testing::small_classifier(), kEvaluatedInfo);
   engine::Context context(1);
   const auto dataset = noise(11, {4});
   double loss = 0, right = 0;
@@ -36,7 +36,7 @@ TEST(EvaluateClassifier, IsWhatSingleImagesGive) {
     right += classes.top(1)[0].label == dataset->label(i);
   }
   for (const int64_t batch : {1, 4, 64}) {
-    data::Loader loader(dataset, kInfo.preprocess, std::nullopt, {}, in_order(batch));
+    data::Loader loader(dataset, kEvaluatedInfo.preprocess, std::nullopt, {}, in_order(batch));
     int64_t told = 0;
     const Evaluation result =
         evaluate_classifier(model, loader, context,
@@ -57,7 +57,7 @@ TEST(EvaluateClassifier, IsWhatSingleImagesGive) {
 }
 
 TEST(EvaluateClassifier, ProcessesAddUp) {
-  const engine::Model model = random_model(testing::small_classifier(), kInfo);
+  const engine::Model model = random_model(testing::small_classifier(), kEvaluatedInfo);
   engine::Context context(1);
   // Every process's sums, added to those of the ones before.
   std::vector<std::vector<double>> sums;
@@ -66,7 +66,7 @@ TEST(EvaluateClassifier, ProcessesAddUp) {
     data::LoaderOptions options = in_order(4);
     options.rank = rank;
     options.ranks = 2;
-    data::Loader loader(noise(7), kInfo.preprocess, std::nullopt, {}, options);
+    data::Loader loader(noise(7), kEvaluatedInfo.preprocess, std::nullopt, {}, options);
     size_t place = 0;
     results[rank] =
         evaluate_classifier(model, loader, context, {.sum = [&](std::span<double> numbers) {
@@ -79,7 +79,7 @@ TEST(EvaluateClassifier, ProcessesAddUp) {
                               ++place;
                             }});
   }
-  data::Loader loader(noise(7), kInfo.preprocess, std::nullopt, {}, in_order(4));
+  data::Loader loader(noise(7), kEvaluatedInfo.preprocess, std::nullopt, {}, in_order(4));
   const Evaluation whole = evaluate_classifier(model, loader, context);
   EXPECT_EQ(results[1].images, 7);
   EXPECT_NEAR(results[1].loss, whole.loss, 1e-12);
@@ -89,11 +89,11 @@ TEST(EvaluateClassifier, ProcessesAddUp) {
 
 TEST(EvaluateClassifier, Mistakes) {
   engine::Context context(1);
-  const engine::Model model = random_model(testing::small_classifier(), kInfo);
-  data::Loader broken(noise(2, {0, 1}), kInfo.preprocess, std::nullopt, {}, in_order(2));
+  const engine::Model model = random_model(testing::small_classifier(), kEvaluatedInfo);
+  data::Loader broken(noise(2, {0, 1}), kEvaluatedInfo.preprocess, std::nullopt, {}, in_order(2));
   testing::expect_complaint([&] { evaluate_classifier(model, broken, context); }, {"none of"});
-  const engine::Model four = random_model(testing::small_classifier(4), kInfo);
-  data::Loader three(noise(2), kInfo.preprocess, std::nullopt, {}, in_order(2));
+  const engine::Model four = random_model(testing::small_classifier(4), kEvaluatedInfo);
+  data::Loader three(noise(2), kEvaluatedInfo.preprocess, std::nullopt, {}, in_order(2));
   testing::expect_complaint([&] { evaluate_classifier(four, three, context); },
                             {"4 classes", "got 3"});
 }
@@ -187,20 +187,20 @@ TEST(EvaluateDetectorParts, SizesAndIds) {
 }
 
 TEST(EvaluateAutoEncoder, IsWhatSingleImagesGive) {
-  const engine::Model model = random_model(testing::small_auto_encoder(), kInfo);
+  const engine::Model model = random_model(testing::small_auto_encoder(), kEvaluatedInfo);
   const auto dataset = noise(6, {2});
   engine::Context one(1), two(2);
   double l1 = 0, psnr = 0, ssim = 0;
   for (const int64_t i : {0, 1, 3, 4, 5}) {
-    const Reconstructed single = reconstruct(model, dataset->read(i, 3), kInfo.preprocess, one);
+    const Reconstructed single = reconstruct(model, dataset->read(i, 3), kEvaluatedInfo.preprocess, one);
     l1 += single.l1;
     psnr += single.psnr;
     ssim += single.ssim;
   }
   std::vector<Metrics> all;
   for (engine::Context* context : {&one, &two}) {
-    data::Loader loader(dataset, kInfo.preprocess, std::nullopt, {}, in_order(4));
-    const Reconstruction result = evaluate_auto_encoder(model, loader, kInfo.preprocess, *context);
+    data::Loader loader(dataset, kEvaluatedInfo.preprocess, std::nullopt, {}, in_order(4));
+    const Reconstruction result = evaluate_auto_encoder(model, loader, kEvaluatedInfo.preprocess, *context);
     EXPECT_EQ(result.images, 5);
     EXPECT_NEAR(result.l1, l1 / 5, 1e-9);
     EXPECT_NEAR(result.psnr, psnr / 5, 1e-6);

@@ -7,11 +7,11 @@
 #include <random>
 #include <set>
 
+#include "qna/report/text_testonly.h"
+
 namespace qna::report {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<std::string> labels(const Axis& axis, int most) {
   std::vector<std::string> list;

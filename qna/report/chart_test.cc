@@ -8,19 +8,12 @@
 #include <regex>
 
 #include "qna/base/error.h"
+#include "qna/report/text_testonly.h"
 #include "tests/support/hostile.h"
 
 namespace qna::report {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-int64_t count(const std::string& text, const std::string& part) {
-  int64_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 // All pairs of numbers in the path of the first element with this class.
 std::vector<std::pair<double, double>> path_of(const std::string& svg, const std::string& kind) {

@@ -5,18 +5,13 @@
 #include <algorithm>
 
 #include "qna/base/error.h"
+#include "qna/report/text_testonly.h"
 #include "tests/support/hostile.h"
 
 namespace qna::report {
 namespace {
 
 using testing::complaint_of;
-
-int64_t count(const std::string& text, const std::string& part) {
-  int64_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 Confusion confusion_of(size_t classes) {
   Confusion confusion;

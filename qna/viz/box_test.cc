@@ -3,14 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "qna/viz/draw.h"
+#include "qna/viz/pixel_testonly.h"
 
 namespace qna::viz {
 namespace {
-
-Color pixel(const image::Image& image, int64_t y, int64_t x) {
-  const uint8_t* p = image.row(y) + 3 * x;
-  return {p[0], p[1], p[2]};
-}
 
 TEST(Box, OutlineIsDrawnAndTheInsideStays) {
   image::Image image = blank(40, 60, {10, 20, 30});

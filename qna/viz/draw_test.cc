@@ -5,16 +5,12 @@
 #include <limits>
 
 #include "qna/base/error.h"
+#include "qna/viz/pixel_testonly.h"
 
 namespace qna::viz {
 namespace {
 
 using image::Image;
-
-Color pixel(const Image& image, int64_t y, int64_t x) {
-  const uint8_t* p = image.row(y) + 3 * x;
-  return {p[0], p[1], p[2]};
-}
 
 TEST(Draw, PaintMapsTheRange) {
   const HeatMap map{1, 4, {-5, 2, 4, std::numeric_limits<float>::quiet_NaN()}};

@@ -54,6 +54,8 @@ struct Problem {
     out_weight = torch::randn({c.dim, c.dim});
     projected = torch::empty({rows.size(0), columns});
     out = torch::empty({z.size(0), c.dim});
+    grad_projected = torch::randn({rows.size(0), columns});
+    grad_out = torch::randn({z.size(0), c.dim});
   }
 
   at::Tensor composite(const at::Tensor& input) {
@@ -73,6 +75,15 @@ struct Problem {
   void gemm_torch() {
     torch::mm_out(projected, rows, in_weight);
     torch::mm_out(out, z, out_weight);
+  }
+  // All six of a training step: backward each product has two.
+  void gemm_train() {
+    torch::NoGradGuard no_grad;
+    gemm_torch();
+    torch::mm(grad_out, out_weight.t());
+    torch::mm(z.t(), grad_out);
+    torch::mm(grad_projected, in_weight.t());
+    torch::mm(rows.t(), grad_projected);
   }
   void gemm_own() {
     const auto product = [](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
@@ -99,7 +110,7 @@ struct Problem {
   LayerCase shape;
   nn::QnA layer;
   at::Tensor x, y, grad, z, conv_weight, conv_grad;
-  at::Tensor rows, in_weight, out_weight, projected, out;
+  at::Tensor rows, in_weight, out_weight, projected, out, grad_projected, grad_out;
 };
 
 std::vector<Subject> forward_subjects(Problem& p, const std::vector<std::string>& peers) {
@@ -137,6 +148,9 @@ std::vector<Subject> train_subjects(Problem& p, const std::vector<std::string>& 
                             clear();
                             p.conv(p.x).backward(p.conv_grad);
                           }});
+    }
+    if (peer == "gemm" && p.x.scalar_type() == at::kFloat) {
+      subjects.push_back({"gemm torch", [&p] { p.gemm_train(); }});
     }
   }
   return subjects;
@@ -268,7 +282,7 @@ std::string layer_table(const std::vector<LayerResult>& results, const std::stri
       report::machine_description(), dtype, lines.front().qna->implementation, commit());
   text += fmt::format("{:<{}}{:>8}{:>3}{:>16}{:>4}{:>4}{:>10}{:>12}{:>12}{:>12}{:>16}\n",
                       labels ? "layer" : "", label_width, "pass", "k", "map", "str", "thr",
-                      "qna ms", "composite", "conv", "2 gemms", "extra memory");
+                      "qna ms", "composite", "conv", "gemms", "extra memory");
   for (const Line& line : lines) {
     const LayerResult& r = *line.qna;
     const auto ratio = [&](const char* peer) {

@@ -32,8 +32,8 @@ struct LayerBenchOptions {
 };
 
 // Peers: `composite`, the paper's algorithm in ATen operators; `conv`, a dense convolution of the
-// same window, channels last; `gemm`, the layer's two matrix products alone by the fastest of
-// LibTorch's and our own implementation (forward only).
+// same window, channels last; `gemm`, the layer's matrix products alone (two, or six in training)
+// by LibTorch or, if that is faster, forward by our own implementation.
 struct LayerResult {
   LayerCase shape;
   std::string subject;

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 
 #include "bench/measure.h"
+#include "bench/own_product.h"
 #include "cli/progress.h"
 #include "qna/base/error.h"
 #include "qna/base/version.h"
@@ -30,26 +32,9 @@ ProductResult run_case(const ProductCase& shape, int rounds) {
   at::Tensor by_us = torch::empty_like(by_mkl);
   // All three may prepare their weights before: a network multiplies by the same ones every time.
   const at::Tensor transposed = weight.t().contiguous();
-  ops::TorchRuntime runtime;
-  const kernels::PackedWeights packed =
-      kernels::pack_matrix({.inner = shape.inner,
-                            .columns = shape.columns,
-                            .weight = weight.const_data_ptr<float>(),
-                            .inner_stride = 1,
-                            .column_stride = shape.inner,
-                            .bias = nullptr},
-                           runtime);
   const at::Tensor onednn_a = a.to_mkldnn(), onednn_weight = weight.to_mkldnn();
   const std::vector<Subject> subjects = {
-      {"own",
-       [&] {
-         ops::TorchRuntime own;
-         kernels::dense({.rows = shape.rows,
-                         .x = a.const_data_ptr<float>(),
-                         .weights = &packed,
-                         .y = by_us.data_ptr<float>()},
-                        own);
-       }},
+      {"own", own_product(a, weight, by_us)},
       {"mkl", [&] { torch::mm_out(by_mkl, a, transposed); }},
       {"onednn", [&] { at::mkldnn_linear(onednn_a, onednn_weight); }}};
   const std::vector<Measurement> measured = measure(subjects, rounds);
@@ -61,6 +46,27 @@ ProductResult run_case(const ProductCase& shape, int rounds) {
 }
 
 }  // namespace
+
+std::function<void()> own_product(const at::Tensor& a, const at::Tensor& weight,
+                                  const at::Tensor& c) {
+  ops::TorchRuntime runtime;
+  const auto packed = std::make_shared<kernels::PackedWeights>(
+      kernels::pack_matrix({.inner = weight.size(1),
+                            .columns = weight.size(0),
+                            .weight = weight.const_data_ptr<float>(),
+                            .inner_stride = 1,
+                            .column_stride = weight.size(1),
+                            .bias = nullptr},
+                           runtime));
+  return [=] {
+    ops::TorchRuntime own;
+    kernels::dense({.rows = a.size(0),
+                    .x = a.const_data_ptr<float>(),
+                    .weights = packed.get(),
+                    .y = c.data_ptr<float>()},
+                   own);
+  };
+}
 
 double ProductResult::ratio() const { return std::min(mkl_ms, onednn_ms) / own_ms; }
 
@@ -107,7 +113,8 @@ std::string product_table(const std::vector<ProductResult>& results,
                           const ProductOptions& options) {
   std::string text = fmt::format(
       "{}; {} threads; float32; kernels: {}; commit {}\n"
-      "minimum of interleaved rounds; a ratio above 1 says that the own product is that much faster "
+      "minimum of interleaved rounds; a ratio above 1 says that the own product is that much "
+      "faster "
       "than the best of the others\n\n"
       "{:<38}{:>8}{:>6}{:>8}{:>10}{:>10}{:>10}{:>10}{:>8}\n",
       report::machine_description(), options.threads, kernels::chosen_implementation().name,

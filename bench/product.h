@@ -1,5 +1,5 @@
-// `qna bench product`: the matrix product inside the kernels beside LibTorch's two, on every product
-// of the paper's networks.
+// `qna bench product`: the matrix product inside the kernels beside LibTorch's two, on every
+// product of the paper's networks.
 #pragma once
 
 #include <cstdint>

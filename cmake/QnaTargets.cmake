@@ -8,9 +8,10 @@
 #     Program at the top of the build folder, installed unless INTERNAL.
 #
 #   qna_add_test(<name> SOURCES <file>... [LINKS <target>...] [TORCH] [SEPARATE] [LABELS <label>...]
-#                [TIMEOUT <seconds>])
-#     GoogleTest program in tests/ of the build folder, one CTest test. May stand in any folder:
-#     it does nothing when tests are off, or when it needs torch and QNA_WITH_TORCH is off.
+#                [TIMEOUT <seconds>] [SHARDS <count>])
+#     GoogleTest program in tests/ of the build folder, one CTest test, or that many which share its
+#     cases, so that they run side by side. May stand in any folder: it does nothing when tests are
+#     off, or when it needs torch and QNA_WITH_TORCH is off.
 #
 # TORCH links LibTorch and compiles with its headers precompiled. COLD: nobody waits for this code, so that
 # the compiler need not try hard; neither does anybody for code that calls LibTorch, whose work is done there
@@ -136,7 +137,7 @@ function(qna_add_program name)
 endfunction()
 
 function(qna_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;SEPARATE" "TIMEOUT" "SOURCES;LINKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH;SEPARATE" "TIMEOUT;SHARDS" "SOURCES;LINKS;LABELS")
   _qna_check_arguments(qna_add_test ${name})
   if(NOT QNA_BUILD_TESTS OR (ARG_TORCH AND NOT QNA_WITH_TORCH))
     return()
@@ -165,8 +166,18 @@ function(qna_add_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 
   # One CTest test per program: loading torch takes longer than most single cases.
-  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    return()
+  endif()
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name}_${shard} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name}_${shard} PROPERTIES
+      LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # qna::qna, all exported libraries at once.

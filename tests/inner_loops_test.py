@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 # The functions, and how many of them each instruction set must have: so that a rename cannot empty the test.
-FUNCTIONS = re.compile(r"(N_\w+)::(GemmTile<(?:6, [24]|5, 5), false>|OuterTile<[24]>|AggregateNeighbours<[24], 4>|FoldAndAggregate<4, 4, 1>)")
+FUNCTIONS = re.compile(r"(N_\w+)::(GemmTile<(?:6, [24]|5, 5), false>|OuterTile<[24]>|AggregateNeighbours<[24], 4, [^>]*>)")
 ENTRY = re.compile(r"^([0-9a-f]+) <(.*)>:$")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
 VECTOR = re.compile(r"%[xyz]mm\d+")

@@ -123,7 +123,8 @@ void add_bench_layer(Command program) {
   add_study(verb, a->study, shape);
   verb.footer(
       "Peers: composite is the paper's algorithm in ATen operators; conv a dense convolution with\n"
-      "the same window; gemm the layer's two matrix products alone (the fastest of LibTorch's and\n"
+      "the same window; gemm the layer's matrix products alone (forward the fastest of LibTorch's "
+      "and\n"
       "our own). Extra memory is what LibTorch's allocator gave out beyond input, weights and\n"
       "output; for train, what is kept for the backward pass, in maps of the layer's size.\n\n"
       "Examples:\n"

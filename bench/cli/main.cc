@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   qna::cli::Command command = program.command();
   command.require_verb();
   qna::cli::add_bench_detect(command);
+  qna::cli::add_bench_guard(command);
   qna::cli::add_bench_layer(command);
   qna::cli::add_bench_loader(command);
   qna::cli::add_bench_model(command);

@@ -37,7 +37,8 @@ void run_product(ProductArguments& a) {
 
 void add_bench_product(Command program) {
   Command verb = program.verb(
-      "product", "The matrix product inside the kernels beside LibTorch's, on the networks' shapes");
+      "product",
+      "The matrix product inside the kernels beside LibTorch's, on the networks' shapes");
   auto a = std::make_shared<ProductArguments>();
   a->options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   verb.option("--model", a->models, "Whose products, at 224 px [qna_vit_tiny,qna_vit_base]")

@@ -6,6 +6,7 @@
 namespace qna::cli {
 
 void add_bench_detect(Command program);
+void add_bench_guard(Command program);
 void add_bench_layer(Command program);
 void add_bench_loader(Command program);
 void add_bench_model(Command program);

@@ -14,7 +14,8 @@ std::string in_brackets(std::span<const int64_t> shape) {
 
 std::string with_commas(int64_t number) {
   std::string text = std::to_string(number);
-  for (int64_t i = static_cast<int64_t>(text.size()) - 3; i > 0; i -= 3) text.insert(static_cast<size_t>(i), 1, ',');
+  for (int64_t i = static_cast<int64_t>(text.size()) - 3; i > 0; i -= 3)
+    text.insert(static_cast<size_t>(i), 1, ',');
   return text;
 }
 

@@ -218,8 +218,8 @@ std::vector<LayerCost> layer_costs(const QnAViTConfig& config, int64_t height, i
       cost.flops += pixels * base * (2 + kActivationFlops);
       const bool pool = config.stem == StemKind::kResNet;
       if (pool) cost.flops += 9.0 * map.count() * base;
-      push("stem", fmt::format("7x7 convolution, BatchNorm{}", pool ? ", 3x3 max-pooling" : ""), map,
-           base, cost, -1);
+      push("stem", fmt::format("7x7 convolution, BatchNorm{}", pool ? ", 3x3 max-pooling" : ""),
+           map, base, cost, -1);
     }
   }
 

@@ -17,9 +17,8 @@ using format::Fields;
 
 constexpr const char* kQnAViTSubject = "model configuration";
 
-constexpr EnumName<StemKind> kStems[] = {{StemKind::kPatch, "patch"},
-                                         {StemKind::kConv, "conv"},
-                                         {StemKind::kResNet, "resnet"}};
+constexpr EnumName<StemKind> kStems[] = {
+    {StemKind::kPatch, "patch"}, {StemKind::kConv, "conv"}, {StemKind::kResNet, "resnet"}};
 constexpr EnumName<Downsample> kDownsamples[] = {{Downsample::kQnA, "qna"},
                                                  {Downsample::kPatchMerging, "patch_merging"},
                                                  {Downsample::kConvPool, "conv_pool"},

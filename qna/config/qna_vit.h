@@ -11,8 +11,8 @@
 
 namespace qna::config {
 
-// From pixels to the first map: patches through one product; a 7 x 7 convolution with stride 2, BatchNorm and
-// activation, for small images; the same with max-pooling behind it.
+// From pixels to the first map: patches through one product; a 7 x 7 convolution with stride 2,
+// BatchNorm and activation, for small images; the same with max-pooling behind it.
 enum class StemKind { kPatch, kConv, kResNet };
 // Between stages.
 enum class Downsample {

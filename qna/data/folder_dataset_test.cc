@@ -65,25 +65,25 @@ TEST(FolderDataset, MistakesSayWhatToDo) {
   const TemporaryFolder folder;
   const std::string root = folder.path("root");
   EXPECT_EQ(folder_complaint(root), root +
-                                    ": there is no such folder; give the folder that has one "
-                                    "folder of pictures per class");
+                                        ": there is no such folder; give the folder that has one "
+                                        "folder of pictures per class");
   put(folder.path("file"), "");
   EXPECT_EQ(folder_complaint(folder.path("file")), folder.path("file") + ": this is not a folder");
   std::filesystem::create_directories(root);
   EXPECT_EQ(folder_complaint(root), root +
-                                    ": there are no folders of pictures in it; a data set has "
-                                    "one folder per class: <class>/<picture>.jpg");
+                                        ": there are no folders of pictures in it; a data set has "
+                                        "one folder per class: <class>/<picture>.jpg");
   write_image(root + "/a.png", plain_image(1));
   EXPECT_EQ(folder_complaint(root), root +
-                                    ": the pictures lie directly in it; a data set has one "
-                                    "folder per class: <class>/<picture>.jpg");
+                                        ": the pictures lie directly in it; a data set has one "
+                                        "folder per class: <class>/<picture>.jpg");
   write_image(root + "/full/a.png", plain_image(1));
   EXPECT_EQ(folder_complaint(root), "");
   std::filesystem::create_directories(root + "/empty/below");
   EXPECT_EQ(folder_complaint(root), root +
-                                    ": the class 'empty' has no picture: there is no .jpg, "
-                                    ".jpeg or .png file in its folder; fill the folder or "
-                                    "remove it");
+                                        ": the class 'empty' has no picture: there is no .jpg, "
+                                        ".jpeg or .png file in its folder; fill the folder or "
+                                        "remove it");
 }
 
 TEST(FolderDataset, ABrokenImageIsNamedWhenRead) {

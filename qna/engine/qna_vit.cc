@@ -125,7 +125,8 @@ void QnAViT::run_stem(const ImageBatch& images, const Map& y, Worker& worker) co
   }
   if (config_.stem != config::StemKind::kResNet) {
     stem_->run(x, y, worker);
-    zero_masked(y, every_nth(images.mask, x.batch, x.height, x.width, config_.stem_stride(), scope));
+    zero_masked(y,
+                every_nth(images.mask, x.batch, x.height, x.width, config_.stem_stride(), scope));
     return;
   }
   const Map half{x.batch, up(x.height, 2), up(x.width, 2), y.features,

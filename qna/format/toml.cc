@@ -6,8 +6,8 @@
 #undef TOML_SHARED_LIB
 #define TOML_HEADER_ONLY 1
 #define TOML_FLOAT_CHARCONV 1
-// One of its assertions fails where a table's name begins with a wrong character, which is refused with
-// a message two lines later.
+// One of its assertions fails where a table's name begins with a wrong character, which is refused
+// with a message two lines later.
 #define TOML_ASSERT(expr) static_assert(true)
 #include <toml++/toml.h>
 

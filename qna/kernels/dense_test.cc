@@ -139,6 +139,13 @@ struct Dense {
             Problem(100, 700, 600,
                     {.norm = true, .activation = Activation::kGelu, .residual = residual}));
     }
+    // The inner index goes in parts, which begin with what the one before left in y.
+    for (const int64_t inner : {95, 96, 97, 144, 145, 192, 193, 289, 3100}) {
+      for (const Residual residual : {Residual::kNone, Residual::kOther, Residual::kOutput}) {
+        visit("parts of the inner index", Problem(31, inner, 70, {.residual = residual}));
+      }
+    }
+    visit("very many rows", Problem(100000, 7, 5, {.norm = true}));
     // Rows far from 0 beside their spread. Differences of neighbouring floats are exact, so the
     // usual tolerance holds: relative to the spread, not to the values.
     for (const float offset : {1e4f, -1e4f, 3e5f})

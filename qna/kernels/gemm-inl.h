@@ -5,9 +5,9 @@
 // lines, by packed weights, and this library does not link torch. On large products
 // it reaches the speed of the machine's best library (the `gemm` rows of `qna bench layer`).
 //
-// Every element is one chain of fused multiply-adds over `inner` in order, from bias and residual on,
-// whatever the tile it falls into: a pixel's result does not depend on where in the image or batch it
-// lies.
+// Every element is one chain of fused multiply-adds over `inner` in order, from bias and residual
+// on, whatever the tile it falls into: a pixel's result does not depend on where in the image or
+// batch it lies.
 
 #if defined(QNA_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QNA_KERNELS_GEMM_INL_H_

@@ -18,9 +18,9 @@ namespace qna::kernels {
 struct HeadGroup {
   int64_t first_head;
   int64_t heads;
-  int64_t slots;         // heads rounded up to a power of two (or to the lanes)
-  int64_t replicas;      // lanes / slots = dimensions per value vector
-  int64_t vectors;       // value vectors = ceil(head_dim / replicas)
+  int64_t slots;     // heads rounded up to a power of two (or to the lanes)
+  int64_t replicas;  // lanes / slots = dimensions per value vector
+  int64_t vectors;   // value vectors = ceil(head_dim / replicas)
   int64_t score_vectors;
   int64_t value_offset;  // in floats, within a pixel's values
   int64_t score_offset;  // in floats, within a pixel's scores: [score_vectors][lanes]
@@ -29,8 +29,9 @@ struct HeadGroup {
 enum class ScorePlaces { kSideBySide, kRepeated };
 
 struct PackedLayout {
-  // Outputs of their own for the queries make kSideBySide kRepeated. in_features and out_features: of the products before and behind the windows, 0 if there are
-  // none. They decide which of several layouts costs least.
+  // Outputs of their own for the queries make kSideBySide kRepeated. in_features and out_features:
+  // of the products before and behind the windows, 0 if there are none. They decide which of
+  // several layouts costs least.
   PackedLayout(const WindowShape& shape, int64_t lanes, ScorePlaces places, int64_t in_features = 0,
                int64_t out_features = 0);
 

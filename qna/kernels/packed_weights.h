@@ -32,7 +32,6 @@ class PackedWeights {
   int64_t columns = 0;
   // Of a layer: how a pixel lies in memory, and see window_softmax-inl.h.
   std::shared_ptr<const PackedLayout> layout;
-  bool always_exact = false;
 
  private:
   struct Free {

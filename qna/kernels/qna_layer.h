@@ -40,8 +40,9 @@ struct QnALayerArgs {
   Table<T>* saved = nullptr;
   Norm norm = {};
   const T* residual = nullptr;  // like y, or null; may be x, or y
-  // [B] or null: y = residual + drop_factor (z Wo + bo), a factor for each image. Float32 and
-  // float64 only, neither with an MLP nor when up-sampling, and the residual is not y.
+  // [B] or null: y = residual + drop_factor (z Wo + bo), a factor for each image. Where it is 0
+  // nothing is computed, and what x holds does not matter. Float32 and float64 only, neither with
+  // an MLP nor when up-sampling, and the residual is not y.
   const Table<T>* drop_factor = nullptr;
   // Weights, biases and tables by pack_qna_layer with the same arguments but for batch and map
   // size, or null. Where given, the pointers to them above are not used.

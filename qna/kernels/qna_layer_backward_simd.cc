@@ -249,6 +249,19 @@ struct QnALayerEnds {
                });
   }
 
+  bool drop(int64_t image, int64_t first, int64_t end) const {
+    if (args.drop_factor == nullptr || args.drop_factor[image] != 0) return false;
+    const int64_t row = args.shape.width * args.in_features;
+    const int64_t begin = (image * args.shape.height + first) * row, count = (end - first) * row;
+    if (args.grad_x == nullptr) return true;
+    if (args.residual_is_x) {
+      std::copy_n(args.grad_y + begin, count, args.grad_x + begin);
+    } else {
+      std::fill_n(args.grad_x + begin, count, T{});
+    }
+    return true;
+  }
+
   // From the sums of all tasks, in order, to the gradients of the weights.
   void reduce(Runtime& runtime) const {
     const WindowShape& s = args.shape;

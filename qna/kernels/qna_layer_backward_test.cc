@@ -98,6 +98,10 @@ struct QnALayerGradients {
       if (round % 10 == 9) options.score_scale = 100;
       visit("random", Problem(shape, options));
     }
+    if (kFloat) {
+      visit("many features", Problem(Map(1, 3, 5, 50, 16, 2).padded(),
+                                     {.in_features = 800, .out_features = 790}));
+    }
     // As the first half of a block: with a norm, factors for the images, and x added.
     RandomShapes random_blocks(2023);
     for (int round = 0; kFloat && round < 100; ++round) {
@@ -145,8 +149,9 @@ struct QnALayerGradients {
   static Problem nothing() { return {Map(0, 4, 4), {}}; }
 };
 
-using QnALayerGradientTypes = ::testing::Types<QnALayerGradients<float>, QnALayerGradients<BFloat16>,
-                                  QnALayerGradients<Float16>>;
+using QnALayerGradientTypes =
+    ::testing::Types<QnALayerGradients<float>, QnALayerGradients<BFloat16>,
+                     QnALayerGradients<Float16>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, Operator, QnALayerGradientTypes);
 INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, MaskedOperator, QnALayerGradientTypes);
 
@@ -179,6 +184,23 @@ TEST(QnALayerBackward, ReferenceAgainstFiniteDifferences) {
         [&] { return dot(problem.QnALayerProblem<double>::run().cells(), problem.grad_y); }, 1e-5,
         {.absolute = 1e-7});
   }
+}
+
+// Their branch is not computed: 0 times infinity would be NaN.
+TEST(QnALayerBackward, DroppedImagesDoNotMatter) {
+  for (const bool norm : {false, true})
+    for (const int64_t height : {5, 67}) {  // one band, and several
+      GradientProblem<float> clean(Map(2, height, 9, 3, 4, 2).padded(),
+                                   {.in_features = 7, .norm = norm, .drop_factor = true});
+      ASSERT_EQ(clean.drop_factor.front(), 0);
+      GradientProblem<float> spoiled = clean;
+      std::fill_n(spoiled.x.begin(), spoiled.x.size() / 2, kInfinity);
+      for_each_implementation([&] {
+        const Results results = spoiled.run(2);
+        EXPECT_TRUE(same_bits(results, clean.run()));
+        for (const double cell : results.cells()) ASSERT_TRUE(std::isfinite(cell));
+      });
+    }
 }
 
 }  // namespace

@@ -67,6 +67,19 @@ std::vector<double> widen(const auto* table, int64_t count) {
   return table == nullptr ? std::vector<double>() : std::vector<double>(table, table + count);
 }
 
+// Images whose factor is 0 are masked as a whole.
+template <typename T>
+std::vector<uint8_t> mask_without_dropped(const WindowShape& s, const uint8_t* mask,
+                                          const Table<T>* drop_factor) {
+  const int64_t pixels = s.height * s.width;
+  std::vector<uint8_t> all(s.batch * pixels);
+  for (int64_t n = 0; n < s.batch * pixels; ++n) {
+    const bool dropped = drop_factor != nullptr && drop_factor[n / pixels] == 0;
+    all[n] = dropped ? 0 : mask == nullptr ? 1 : mask[n];
+  }
+  return all;
+}
+
 }  // namespace
 
 template <typename T>
@@ -95,6 +108,7 @@ void qna_layer_forward_reference(const QnALayerArgs<T>& original, Runtime& runti
     });
   }
   const WindowShape& s = args.shape;
+  const std::vector<uint8_t> mask = mask_without_dropped<T>(s, args.mask, args.drop_factor);
   const int64_t pixels = s.batch * s.height * s.width;
   const int64_t windows = s.batch * s.out_height() * s.out_width();
   std::vector<double> scores(pixels * s.scores());
@@ -125,7 +139,7 @@ void qna_layer_forward_reference(const QnALayerArgs<T>& original, Runtime& runti
        .value_layout = layout,
        .bias = args.bias == nullptr ? nullptr : bias.data(),
        .tap_weights = args.tap_weights == nullptr ? nullptr : tap_weights.data(),
-       .mask = args.mask,
+       .mask = mask.data(),
        .out = z.data(),
        .out_layout = layout},
       runtime);
@@ -170,6 +184,7 @@ void qna_layer_forward_reference(const QnALayerArgs<T>& original, Runtime& runti
 template <typename T>
 void qna_layer_backward_reference(const QnALayerBackwardArgs<T>& args, Runtime& runtime) {
   const WindowShape& s = args.shape;
+  const std::vector<uint8_t> mask = mask_without_dropped<T>(s, args.mask, args.drop_factor);
   const int64_t pixels = s.batch * s.height * s.width;
   const int64_t outputs = s.batch * s.out_height() * s.out_width() * s.outputs();
   const int64_t in = args.in_features;
@@ -196,6 +211,7 @@ void qna_layer_backward_reference(const QnALayerBackwardArgs<T>& args, Runtime& 
     const double drop_factor =
         args.drop_factor == nullptr ? 1 : args.drop_factor[n / (outputs / s.batch)];
     for (int64_t c = 0; c < out; ++c) {
+      if (drop_factor == 0) continue;
       dy[n * out + c] = drop_factor * to_float(args.grad_y[output_pixel(args, n) * out + c]);
     }
   }
@@ -204,7 +220,7 @@ void qna_layer_backward_reference(const QnALayerBackwardArgs<T>& args, Runtime& 
   const ValueLayout layout{s.features(), s.head_dim, 1};
   std::vector<double> z(outputs * s.features());
   window_attention_forward_reference<double>({s, scores.data(), s.scores(), values.data(), layout,
-                                              bias_data, tap_data, args.mask, z.data(), layout},
+                                              bias_data, tap_data, mask.data(), z.data(), layout},
                                              runtime);
   std::vector<double> dz(outputs * s.features(), 0.0);
   for (int64_t k = 0; k < s.features(); ++k)
@@ -228,7 +244,7 @@ void qna_layer_backward_reference(const QnALayerBackwardArgs<T>& args, Runtime& 
   std::vector<double> dtap(s.taps() * s.scores());
   window_attention_backward_reference<double>(
       {s, dz.data(), layout, scores.data(), s.scores(), values.data(), layout, bias_data, tap_data,
-       args.mask, ds.data(), s.scores(), dv.data(), layout, dbias.data(), dtap.data()},
+       mask.data(), ds.data(), s.scores(), dv.data(), layout, dbias.data(), dtap.data()},
       runtime);
   std::copy(dbias.begin(), dbias.end(), args.grad_bias);
   std::copy(dtap.begin(), dtap.end(), args.grad_tap_weights);
@@ -244,7 +260,7 @@ void qna_layer_backward_reference(const QnALayerBackwardArgs<T>& args, Runtime& 
       for (int64_t c = 0; c < columns; ++c) {
         double sum = 0;
         for (int64_t n = 0; n < pixels; ++n) {
-          if (args.mask != nullptr && args.mask[n] == 0) continue;  // whatever x holds there
+          if (mask[n] == 0) continue;  // whatever x holds there
           dx[n * in + k] += d[n * columns + c] * weight[k * columns + c];
           sum += x[n * in + k] * d[n * columns + c];
         }
@@ -261,7 +277,7 @@ void qna_layer_backward_reference(const QnALayerBackwardArgs<T>& args, Runtime& 
   for (int64_t n = 0; args.norm.wanted && n < pixels; ++n) {
     // dx = (dn - mean(dn) - n mean(dn n)) / sqrt(variance + epsilon)
     double* row = dx.data() + n * in;
-    if (args.mask != nullptr && args.mask[n] == 0) continue;  // 0, whatever x holds there
+    if (mask[n] == 0) continue;  // 0, whatever x holds there
     double mean_x = 0, variance = 0, mean = 0, product = 0;
     for (int64_t c = 0; c < in; ++c)
       mean_x += to_float(args.x[n * in + c]) / static_cast<double>(in);

@@ -196,6 +196,21 @@ struct ProjectOut {
   MlpRows::Buffers mlp_buffers;
 };
 
+// y of an image that is dropped, which is never up-sampled.
+template <typename T>
+void CopyResidual(const QnALayerArgs<T>& args, const Rectangle& r) {
+  for (int64_t i = 0; i < r.rows; ++i) {
+    const int64_t row = (r.image * args.shape.out_height() + r.row + i) * args.shape.out_width();
+    const int64_t first = (row + r.column) * args.out_features;
+    const int64_t count = r.columns * args.out_features;
+    if (args.residual == nullptr) {
+      std::fill_n(args.y + first, count, T{});
+    } else {
+      std::copy_n(args.residual + first, count, args.y + first);
+    }
+  }
+}
+
 // Packed weights and tables in one piece of memory, which may outlive the call.
 struct QnALayerPack {
   static QnALayerPack carve(ScratchArena& arena, const WindowShape& shape,
@@ -231,8 +246,7 @@ PackedWeights PackQnALayer(const QnALayerArgs<T>& args, Runtime& runtime) {
   ScratchArena arena(packed.memory());
   QnALayerPack pack = carve(arena);
   pack.weights.pack(args, layout, runtime);
-  packed.always_exact =
-      MakeTables(args.shape, layout, args.bias, args.tap_weights, pack.table_memory).always_exact;
+  MakeTables(args.shape, layout, args.bias, args.tap_weights, pack.table_memory);
   return packed;
 }
 
@@ -286,7 +300,6 @@ void QnALayer(const QnALayerArgs<T>& args, Runtime& runtime) {
     ScratchArena arena(args.packed->memory());
     pack = QnALayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
     tables = TablesIn(pack.table_memory, args.shape, layout);
-    tables.always_exact = args.packed->always_exact;
   }
   if (args.saved != nullptr && !sees_every_pixel(args.shape)) {
     // Pixels that no window sees are never projected.
@@ -295,6 +308,10 @@ void QnALayer(const QnALayerArgs<T>& args, Runtime& runtime) {
   }
   runtime.for_each(tasks.count, [&](int64_t task, int index) {
     const Worker& worker = workers[index];
+    if (args.drop_factor != nullptr && args.drop_factor[tasks.image(task)] == 0) {
+      CopyResidual(args, tasks.outputs(args.shape, task));
+      return;
+    }
     ProjectIn<T> source{args,
                         pack.weights,
                         value_map.has_value() ? &*value_map : nullptr,

@@ -1,7 +1,8 @@
 // QNA_UNROLL before a loop of a small constant count over an array of vectors: all of it is written
 // out. Without it GCC writes such loops out too late to keep the array in registers alone.
 //
-// QNA_IN_REGISTER(vector): it is used several times. Left alone, GCC reads it from memory at each use.
+// QNA_IN_REGISTER(vector): it is used several times. Left alone, GCC reads it from memory at each
+// use.
 #pragma once
 
 #if defined(__clang__)

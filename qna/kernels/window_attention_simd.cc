@@ -117,6 +117,7 @@ struct WindowEnds {
     for (float*& buffer : dz) buffer = arena.take<float>(args.shape.outputs() * query_stride);
   }
   void pack(Runtime&) {}
+  bool drop(int64_t, int64_t, int64_t) const { return false; }
   ReadMaps<T> source(int) const {
     return {layout,
             value_map,

@@ -41,8 +41,8 @@ void compare(const Spoil& spoil, bool bias_too = true, double tolerance = kToler
   for (int choice = 0; choice < 8; ++choice) {
     const bool bias = (choice & 2) != 0;
     if (bias && !bias_too) continue;
-    FloatProblem problem = base_problem({.bias = bias, .mask = (choice & 4) != 0, .gap = choice % 3},
-                                   (choice & 1) != 0);
+    FloatProblem problem = base_problem(
+        {.bias = bias, .mask = (choice & 4) != 0, .gap = choice % 3}, (choice & 1) != 0);
     problem.tolerance = {.by_scale = tolerance};
     spoil(problem);
     for (const Part& part : compare_all(problem).parts) {

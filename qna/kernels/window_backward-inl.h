@@ -373,7 +373,8 @@ struct BackwardTile {
     if (l < count) Fold<1, kExact, true>(query + l);
   }
 
-  // All that vectors of scores [query, query + count), which share the output gradient dz, contribute.
+  // All that vectors of scores [query, query + count), which share the output gradient dz,
+  // contribute.
   HWY_INLINE void Gradients(int64_t query, int64_t count, const float* HWY_RESTRICT dz,
                             float* HWY_RESTRICT z) const {
     if (HWY_LIKELY(distrusted == 0)) {

@@ -24,6 +24,8 @@ namespace HWY_NAMESPACE {
 //   plane
 //     per query `query_stride` apart (rows come in order, up to `end`); z(row) where the row's z is
 //     wanted, or null; done(image, row) is told when the row is finished, finish() ends the task.
+//   Ends::drop(image, first, end): false, or the image takes no part, and rows [first, end) of its
+//     gradient are written.
 //   Ends::sink(task, worker): take(image, row, records) gets finished rows of gradients in order;
 //     finish() ends the task.
 template <typename Ends>
@@ -130,8 +132,10 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
     auto gradient = ends.gradient(task, worker);
     auto sink = ends.sink(task, worker);
     const int64_t first = task / tasks.bands * tasks.images;
+    const int64_t band = task % tasks.bands;
     for (int64_t image = first; image < std::min(s.batch, first + tasks.images); ++image) {
-      run_image(workers[worker], part, source, gradient, sink, image, task % tasks.bands);
+      if (ends.drop(image, tasks.begin_row(band), tasks.begin_row(band + 1))) continue;
+      run_image(workers[worker], part, source, gradient, sink, image, band);
     }
     gradient.finish();
     sink.finish();
@@ -139,7 +143,7 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
 
   // Rows to which two bands contributed. (Bands mean one image per task.)
   runtime.for_each(tasks.bands == 1 ? 0 : tasks.count, [&](int64_t task, int worker) {
-    if (task % tasks.bands == 0) return;
+    if (task % tasks.bands == 0 || ends.drop(task / tasks.bands, 0, 0)) return;
     auto sink = ends.sink(task, worker);
     add_edges(tasks, task, parts[task - 1].edges, parts[task].edges, row_floats,
               [&](int64_t row, const float* grads) { sink.take(task / tasks.bands, row, grads); });

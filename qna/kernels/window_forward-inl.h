@@ -10,7 +10,7 @@
 
 #include <type_traits>
 
-#include "qna/kernels/window_softmax-inl.h"
+#include "qna/kernels/window_aggregate-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
@@ -18,15 +18,6 @@ namespace HWY_NAMESPACE {
 
 // Windows side by side that share a pass over the bias table.
 constexpr int kTileWindows = 4;
-
-// Of these, how many share the loads of values, and of how many vectors: the sums of all of them fill
-// half of the registers.
-constexpr int kNeighbourVectors = 4;
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-constexpr int kNeighbours = 4;
-#else
-constexpr int kNeighbours = 2;
-#endif
 
 // Values that a block of tap rows reads should leave room in the first-level cache for the tables,
 // the exponentials and the weights.
@@ -152,89 +143,8 @@ HWY_NOINLINE void FoldExactly(const WindowPlan& plan, const TapRows& rows,
   }
 }
 
-// z [kVectors] of one window (+)= sum over taps of weight * value. `add`: to what z holds.
-template <int kVectors>
-HWY_NOINLINE void Aggregate(const WindowPlan& plan, const TapRows& rows, const TapColumns& columns,
-                            bool add, int64_t value_offset, const float* HWY_RESTRICT weights,
-                            int64_t weight_step, float* HWY_RESTRICT z) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
-  const int64_t tap_step = plan.shape.dilation_w * plan.layout.record();
-  FloatVector sums[kVectors];
-  QNA_UNROLL
-  for (int v = 0; v < kVectors; ++v) sums[v] = add ? hn::Load(d, z + v * lanes) : hn::Zero(d);
-  for (int64_t y = 0; y < rows.count; ++y) {
-    const float* HWY_RESTRICT value = rows.records[y] + columns.start * plan.layout.record() +
-                                      columns.range.begin * tap_step + value_offset;
-    for (int64_t x = columns.range.begin; x < columns.range.end; ++x) {
-      const FloatVector weight = hn::Load(d, weights);
-      QNA_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        sums[v] = hn::MulAdd(weight, hn::Load(d, value + v * lanes), sums[v]);
-      }
-      weights += weight_step;
-      value += tap_step;
-    }
-  }
-  QNA_UNROLL
-  for (int v = 0; v < kVectors; ++v) hn::Store(sums[v], d, z + v * lanes);
-}
-
-// The same for kTogether windows side by side, `stride` columns apart: a value is loaded once for
-// all that see it. Needs dilation 1 and stride <= kernel_w. Each window's taps are added in the same
-// order as in Aggregate, so the bits are the same.
-template <int kTogether, int kVectors>
-HWY_NOINLINE void AggregateNeighbours(const WindowPlan& plan, const TapRows& rows,
-                                      const TapColumns& columns, bool add, int64_t value_offset,
-                                      const float* HWY_RESTRICT weights, int64_t weight_step,
-                                      float* HWY_RESTRICT z, int64_t z_stride) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
-  const int64_t record = plan.layout.record();
-  const int64_t kernel_w = plan.shape.kernel_w;
-  const int64_t stride = plan.shape.stride_w;
-  const int64_t column_count = kernel_w + (kTogether - 1) * stride;
-  // Of the next window the same column is an earlier tap.
-  const int64_t window_step = lanes - stride * weight_step;
-  FloatVector sums[kTogether][kVectors];
-  QNA_UNROLL
-  for (int w = 0; w < kTogether; ++w) {
-    QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      sums[w][v] = add ? hn::Load(d, z + w * z_stride + v * lanes) : hn::Zero(d);
-    }
-  }
-  for (int64_t y = 0; y < rows.count; ++y) {
-    const float* HWY_RESTRICT value = rows.records[y] + columns.start * record + value_offset;
-    const float* HWY_RESTRICT weight = weights;  // of the first window
-    for (int64_t x = 0; x < column_count; ++x) {
-      FloatVector values[kVectors];
-      QNA_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        values[v] = hn::Load(d, value + v * lanes);
-        QNA_IN_REGISTER(values[v]);
-      }
-      QNA_UNROLL
-      for (int w = 0; w < kTogether; ++w) {
-        // Also false for a tap before the first.
-        if (static_cast<uint64_t>(x - w * stride) < static_cast<uint64_t>(kernel_w)) {
-          const FloatVector factor = hn::Load(d, weight + w * window_step);
-          QNA_UNROLL
-          for (int v = 0; v < kVectors; ++v) {
-            sums[w][v] = hn::MulAdd(factor, values[v], sums[w][v]);
-          }
-        }
-      }
-      weight += weight_step;
-      value += record;
-    }
-    weights += kernel_w * weight_step;
-  }
-  QNA_UNROLL
-  for (int w = 0; w < kTogether; ++w) {
-    QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[w][v], d, z + w * z_stride + v * lanes);
-  }
+HWY_INLINE bool HasNeighbours(const WindowPlan& plan) {
+  return plan.shape.dilation_w == 1 && plan.shape.stride_w <= plan.shape.kernel_w;
 }
 
 template <int kWindows>
@@ -243,8 +153,7 @@ HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
                               const float* weights, float* z, int64_t z_stride) {
   const int64_t lanes = Lanes();
   const int64_t step = kWindows * lanes;
-  const bool neighbours = kWindows % kNeighbours == 0 && plan.shape.dilation_w == 1 &&
-                          plan.shape.stride_w <= plan.shape.kernel_w;
+  const bool neighbours = kWindows % kNeighbours == 0 && HasNeighbours(plan);
   int64_t v = 0;
   const auto run = [&](auto vectors) HWY_ATTR {
     if (neighbours && vectors.value > kNeighbourVectors) return;
@@ -256,8 +165,9 @@ HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
         if (!neighbours) {
           Aggregate<vectors.value>(plan, rows, window, add, offset, weights + w * lanes, step, out);
         } else if constexpr (vectors.value <= kNeighbourVectors) {
-          AggregateNeighbours<kNeighbours, vectors.value>(plan, rows, window, add, offset,
-                                                          weights + w * lanes, step, out, z_stride);
+          AggregateNeighbours<kNeighbours, vectors.value>(
+              plan, rows, window, add, offset, StoredWeights(plan, weights + w * lanes, step), out,
+              z_stride);
         }
       }
     }
@@ -268,116 +178,39 @@ HWY_INLINE void AggregateTile(const WindowPlan& plan, const TapRows& rows,
   run(std::integral_constant<int, 1>());
 }
 
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-// FoldQueries, SumReplicas and AggregateNeighbours in one pass where one vector holds the scores of
-// all queries and few hold the values: the weights never leave the registers. kSteps: log2 of the
-// group's replicas. The operations of each window are the same, in the same order, so the bits are.
-template <int kTogether, int kVectors, int kSteps>
-HWY_NOINLINE void FoldAndAggregate(const WindowPlan& plan, const TapRows& rows,
-                                   const TapColumns& columns, const HeadGroup& group, bool add,
-                                   const float* HWY_RESTRICT inverse_memory, float* HWY_RESTRICT z,
-                                   int64_t z_stride) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
-  const int64_t record = plan.layout.record();
-  const int64_t score_floats = plan.layout.score_floats;
-  const int64_t kernel_w = plan.shape.kernel_w;
-  const int64_t stride = plan.shape.stride_w;
-  const int64_t column_count = kernel_w + (kTogether - 1) * stride;
-  const int64_t window_step = stride * score_floats;
-  HWY_ALIGN int32_t others[2 * HWY_MAX_BYTES / sizeof(int32_t)];
-  for (int64_t lane = 0; lane < lanes; ++lane) {
-    others[lane] = static_cast<int32_t>((lane ^ group.slots) % lanes);
-    others[lanes + lane] = static_cast<int32_t>((lane ^ (2 * group.slots)) % lanes);
-  }
-  const auto other = hn::SetTableIndices(d, others);
-  const auto next_other = hn::SetTableIndices(d, others + lanes);
-  FloatVector inverse[kTogether];
-  FloatVector sums[kTogether][kVectors];
-  QNA_UNROLL
-  for (int w = 0; w < kTogether; ++w) {
-    inverse[w] = hn::Load(d, inverse_memory + w * lanes);
-    QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      sums[w][v] = add ? hn::Load(d, z + w * z_stride + v * lanes) : hn::Zero(d);
-    }
-  }
-  for (int64_t y = 0; y < rows.count; ++y) {
-    const float* HWY_RESTRICT value = rows.records[y] + columns.start * record + group.value_offset;
-    const float* HWY_RESTRICT e =
-        rows.exps[y] + columns.start * score_floats + group.score_offset;
-    const float* HWY_RESTRICT table =
-        plan.tables.exp_bias_weight + (rows.first + y) * kernel_w * score_floats +
-        group.score_offset;
-    for (int64_t x = 0; x < column_count; ++x) {
-      FloatVector values[kVectors];
-      QNA_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        values[v] = hn::Load(d, value + v * lanes);
-        QNA_IN_REGISTER(values[v]);
-      }
-      FloatVector exps = hn::Load(d, e);
-      QNA_IN_REGISTER(exps);
-      QNA_UNROLL
-      for (int w = 0; w < kTogether; ++w) {
-        // Also false for a tap before the first.
-        if (static_cast<uint64_t>(x - w * stride) < static_cast<uint64_t>(kernel_w)) {
-          FloatVector factor = hn::Mul(hn::Mul(exps, inverse[w]), hn::Load(d, table - w * window_step));
-          if (kSteps > 0) factor = hn::Add(factor, hn::TableLookupLanes(factor, other));
-          if (kSteps > 1) factor = hn::Add(factor, hn::TableLookupLanes(factor, next_other));
-          QNA_UNROLL
-          for (int v = 0; v < kVectors; ++v) {
-            sums[w][v] = hn::MulAdd(factor, values[v], sums[w][v]);
-          }
-        }
-      }
-      table += score_floats;
-      value += record;
-      e += score_floats;
-    }
-  }
-  QNA_UNROLL
-  for (int w = 0; w < kTogether; ++w) {
-    QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[w][v], d, z + w * z_stride + v * lanes);
-  }
-}
-
-// Returns whether it was done.
+// Both at once, where few vectors hold the values and there are registers enough. Returns whether
+// it was done.
 template <int kWindows>
-HWY_INLINE bool FoldAndAggregateTile(const WindowPlan& plan, const TapRows& rows,
-                                     const TapColumns& columns, const HeadGroup& group, bool add,
-                                     const float* inverse, float* z, int64_t z_stride) {
-  if (kWindows != kNeighbours || group.score_vectors != 1 || plan.shape.dilation_w != 1 ||
-      plan.shape.stride_w > plan.shape.kernel_w ||
-      plan.layout.places != ScorePlaces::kSideBySide) {
-    return false;
-  }
-  z += group.value_offset;
-  const auto run = [&](auto vectors) HWY_ATTR {
-    constexpr int kVectors = vectors.value;
-    const auto call = [&](auto steps) HWY_ATTR {
-      FoldAndAggregate<kNeighbours, kVectors, steps.value>(plan, rows, columns, group, add, inverse,
-                                                           z, z_stride);
+HWY_INLINE bool FoldAndAggregateTile([[maybe_unused]] const WindowPlan& plan,
+                                     [[maybe_unused]] const TapRows& rows,
+                                     [[maybe_unused]] const TapColumns& columns,
+                                     [[maybe_unused]] const HeadGroup& group,
+                                     [[maybe_unused]] bool add,
+                                     [[maybe_unused]] const float* inverse,
+                                     [[maybe_unused]] float* z, [[maybe_unused]] int64_t z_stride) {
+  if constexpr (kNeighbours == 4 && kWindows == kNeighbours) {
+    if (group.score_vectors != 1 || !HasNeighbours(plan) ||
+        plan.layout.places != ScorePlaces::kSideBySide) {
+      return false;
+    }
+    const auto run = [&](auto vectors, auto steps) HWY_ATTR {
+      using Weights = FoldedWeights<kNeighbours, decltype(steps)::value>;
+      AggregateNeighbours<kNeighbours, decltype(vectors)::value>(
+          plan, rows, columns, add, group.value_offset,
+          Weights(plan, rows, columns, group, inverse), z + group.value_offset, z_stride);
       return true;
     };
-    if (group.replicas == 1) return call(std::integral_constant<int, 0>());
-    if (group.replicas == 2) return call(std::integral_constant<int, 1>());
-    if (group.replicas == 4) return call(std::integral_constant<int, 2>());
-    return false;
-  };
-  if (group.vectors == 4) return run(std::integral_constant<int, 4>());
-  if (group.vectors == 2) return run(std::integral_constant<int, 2>());
+    const auto run_steps = [&](auto vectors) HWY_ATTR {
+      if (group.replicas == 1) return run(vectors, std::integral_constant<int, 0>());
+      if (group.replicas == 2) return run(vectors, std::integral_constant<int, 1>());
+      if (group.replicas == 4) return run(vectors, std::integral_constant<int, 2>());
+      return false;
+    };
+    if (group.vectors == 4) return run_steps(std::integral_constant<int, 4>());
+    if (group.vectors == 2) return run_steps(std::integral_constant<int, 2>());
+  }
   return false;
 }
-#else
-// Too few registers.
-template <int kWindows>
-HWY_INLINE bool FoldAndAggregateTile(const WindowPlan&, const TapRows&, const TapColumns&,
-                                     const HeadGroup&, bool, const float*, float*, int64_t) {
-  return false;
-}
-#endif
 
 // The output z of kWindows windows side by side, by vectors of scores [query, query + count)
 // together.

@@ -37,7 +37,7 @@ constexpr float kMinSum = 0x1p-80f;
 constexpr float kMaxScore = 83.0f;
 constexpr float kMaxSum = 0x1p95f;
 // 24 * ln 2. Where the finite biases of a query and head are further apart, every window is done
-// exactly.
+// exactly for its group of heads.
 constexpr float kMaxBiasSpread = 16.6355f;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
@@ -48,16 +48,16 @@ struct WindowTables {
   float* exp_bias;         // B
   float* weight;           // w
   float* exp_bias_weight;  // B w
-  bool always_exact;       // the biases are too far apart for the fast way
+  float* exact;            // [groups]: 1 where biases are too far apart for the fast way
 };
 
 inline int64_t TableFloats(const WindowShape& shape, const PackedLayout& layout) {
-  return 4 * shape.taps() * layout.score_floats;
+  return 4 * shape.taps() * layout.score_floats + static_cast<int64_t>(layout.groups.size());
 }
 
 inline WindowTables TablesIn(float* memory, const WindowShape& shape, const PackedLayout& layout) {
   const int64_t size = shape.taps() * layout.score_floats;
-  return {memory, memory + size, memory + 2 * size, memory + 3 * size, false};
+  return {memory, memory + size, memory + 2 * size, memory + 3 * size, memory + 4 * size};
 }
 
 inline WindowTables MakeTables(const WindowShape& shape, const PackedLayout& layout,
@@ -65,8 +65,11 @@ inline WindowTables MakeTables(const WindowShape& shape, const PackedLayout& lay
   const int64_t count = layout.score_floats;
   WindowTables tables = TablesIn(memory, shape, layout);
   const std::vector<int32_t> sources = layout.score_sources();
+  std::fill_n(tables.exact, layout.groups.size(), 0.0f);
+  size_t group = 0;  // of c
   for (int64_t c = 0; c < count; ++c) {
     const int32_t source = sources[c];
+    if (group + 1 < layout.groups.size() && c == layout.groups[group + 1].score_offset) ++group;
     // A lane that holds nothing has weight 0: it adds nothing to the sum over the queries.
     const auto raw = [&](const float* table, int64_t t, float otherwise) {
       if (source < 0) return 0.0f;
@@ -81,7 +84,7 @@ inline WindowTables MakeTables(const WindowShape& shape, const PackedLayout& lay
     }
     // Also true for +inf among the biases. (A NaN makes its windows' sums NaN.)
     if (!(maximum - minimum <= kMaxBiasSpread) && maximum != kMinusInfinity) {
-      tables.always_exact = true;
+      tables.exact[group] = 1;
     }
     for (int64_t t = 0; t < shape.taps(); ++t) {
       const int64_t i = t * count + c;
@@ -271,7 +274,8 @@ HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
       b += score_floats;
     }
   }
-  uint32_t distrusted = plan.tables.always_exact ? ~0u : 0u;
+  const int64_t index = &group - plan.layout.groups.data();
+  uint32_t distrusted = plan.tables.exact[index] != 0 ? ~0u : 0u;
   const FloatVector low = hn::Set(d, kMinSum);
   const FloatVector high = hn::Set(d, kMaxSum);
   QNA_UNROLL

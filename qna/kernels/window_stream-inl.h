@@ -22,6 +22,11 @@ inline int64_t RingBytes() { return cache_sizes().second * 3 / 4; }
 // each cache line of the weights often.
 constexpr int64_t kStepWindows = 64;
 
+// A rectangle of a map: rows [row, row + rows), columns [column, column + columns) of `image`.
+struct Rectangle {
+  int64_t image, row, rows, column, columns;
+};
+
 // How the output is cut into tasks: image x band of rows x strip of columns.
 struct StreamTasks {
   // pixel_floats: what the ring holds for every pixel.
@@ -51,6 +56,15 @@ struct StreamTasks {
     ring_rows = std::min(s.span_h() + (step_rows - 1) * s.stride_h, s.height);
     ring_columns = std::min(s.width, s.span_w() + (strip_columns - 1) * s.stride_w);
     step_windows = step_rows * strip_columns;
+  }
+
+  int64_t image(int64_t task) const { return task / strips / bands; }
+  // The outputs of a task.
+  Rectangle outputs(const WindowShape& s, int64_t task) const {
+    const int64_t row = task / strips % bands * band_rows;
+    const int64_t column = task % strips * strip_columns;
+    return {image(task), row, std::min(band_rows, s.out_height() - row), column,
+            std::min(strip_columns, s.out_width() - column)};
   }
 
   int64_t strips, strip_columns;
@@ -83,11 +97,6 @@ struct StreamScratch {
   const float** exp_rows;
 };
 
-// A rectangle of a map: rows [row, row + rows), columns [column, column + columns) of `image`.
-struct Rectangle {
-  int64_t image, row, rows, column, columns;
-};
-
 // Source::fill(rectangle, records, owned): the rectangle's packed records, row after row.
 // Neighbouring tasks both ask for the pixels between them; exactly one owns each (`owned` may be
 // larger than the image part the task asks for). Sink::take(rectangle of outputs, z,
@@ -99,11 +108,10 @@ void StreamTask(const WindowPlan& plan, const StreamTasks& tasks, int64_t task,
   const PackedLayout& layout = plan.layout;
   const int64_t strip = task % tasks.strips;
   const int64_t band = task / tasks.strips % tasks.bands;
-  const int64_t image = task / tasks.strips / tasks.bands;
-  const int64_t j_begin = strip * tasks.strip_columns;
-  const int64_t j_end = std::min(s.out_width(), j_begin + tasks.strip_columns);
-  const int64_t i_begin = band * tasks.band_rows;
-  const int64_t i_end = std::min(s.out_height(), i_begin + tasks.band_rows);
+  const Rectangle outputs = tasks.outputs(s, task);
+  const int64_t image = outputs.image;
+  const int64_t j_begin = outputs.column, j_end = j_begin + outputs.columns;
+  const int64_t i_begin = outputs.row, i_end = i_begin + outputs.rows;
   // The strip's input columns; none where all its windows lie in the padding.
   const int64_t first = j_begin * s.stride_w - s.pad_left;
   const int64_t origin = std::clamp<int64_t>(first, 0, s.width);

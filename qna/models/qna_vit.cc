@@ -95,7 +95,8 @@ torch::Tensor StemImpl::forward_convolution(const torch::Tensor& x, const torch:
     map = nn::max_pool_by_two(map);
   }
   // Places without any image.
-  return nn::zero_masked(map.permute({0, 2, 3, 1}), nn::every_nth(mask, config_.stem_stride())).contiguous();
+  return nn::zero_masked(map.permute({0, 2, 3, 1}), nn::every_nth(mask, config_.stem_stride()))
+      .contiguous();
 }
 
 torch::Tensor StemImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {

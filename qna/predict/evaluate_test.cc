@@ -192,7 +192,8 @@ TEST(EvaluateAutoEncoder, IsWhatSingleImagesGive) {
   engine::Context one(1), two(2);
   double l1 = 0, psnr = 0, ssim = 0;
   for (const int64_t i : {0, 1, 3, 4, 5}) {
-    const Reconstructed single = reconstruct(model, dataset->read(i, 3), kEvaluatedInfo.preprocess, one);
+    const Reconstructed single =
+        reconstruct(model, dataset->read(i, 3), kEvaluatedInfo.preprocess, one);
     l1 += single.l1;
     psnr += single.psnr;
     ssim += single.ssim;
@@ -200,7 +201,8 @@ TEST(EvaluateAutoEncoder, IsWhatSingleImagesGive) {
   std::vector<Metrics> all;
   for (engine::Context* context : {&one, &two}) {
     data::Loader loader(dataset, kEvaluatedInfo.preprocess, std::nullopt, {}, in_order(4));
-    const Reconstruction result = evaluate_auto_encoder(model, loader, kEvaluatedInfo.preprocess, *context);
+    const Reconstruction result =
+        evaluate_auto_encoder(model, loader, kEvaluatedInfo.preprocess, *context);
     EXPECT_EQ(result.images, 5);
     EXPECT_NEAR(result.l1, l1 / 5, 1e-9);
     EXPECT_NEAR(result.psnr, psnr / 5, 1e-6);

@@ -12,7 +12,6 @@
 namespace qna::report {
 namespace {
 
-
 std::vector<std::string> labels(const Axis& axis, int most) {
   std::vector<std::string> list;
   for (const Tick& tick : ticks(axis, most)) list.push_back(tick.label);

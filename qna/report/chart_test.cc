@@ -14,7 +14,6 @@
 namespace qna::report {
 namespace {
 
-
 // All pairs of numbers in the path of the first element with this class.
 std::vector<std::pair<double, double>> path_of(const std::string& svg, const std::string& kind) {
   std::vector<std::pair<double, double>> points;

@@ -8,6 +8,7 @@
 #endif
 
 #include <cmath>
+#include <cstring>
 
 #include "qna/kernels/dense.h"
 #include "qna/kernels/exp-inl.h"
@@ -99,26 +100,52 @@ inline void Activate(float* block, int64_t stride, int64_t rows, int64_t columns
   Activate(block, stride, block, stride, rows, columns, activation);
 }
 
-// The sum of function(x) over a row; partial sums by lane, so every row is added in one order.
-template <typename Function>
-HWY_INLINE float SumRow(const float* HWY_RESTRICT x, int64_t count, const Function& function) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
-  FloatVector a = hn::Zero(d);
-  FloatVector b = hn::Zero(d);
-  int64_t c = 0;
-  for (; c + 2 * lanes <= count; c += 2 * lanes) {
-    a = hn::Add(a, function(hn::LoadU(d, x + c)));
-    b = hn::Add(b, function(hn::LoadU(d, x + c + lanes)));
+// A row as vectors: those that lie in memory, and its last elements, if they fill none, as one with
+// zeros behind them.
+struct RowVectors {
+  HWY_INLINE RowVectors(const float* x_in, int64_t count) : x(x_in), rest(count % Lanes()) {
+    whole = count - rest;
+    if (rest == 0) return;
+    hn::Store(hn::Zero(FloatTag()), FloatTag(), tail);
+    std::memcpy(tail, x + whole, rest * sizeof(float));
   }
-  if (c + lanes <= count) {
-    a = hn::Add(a, function(hn::LoadU(d, x + c)));
-    c += lanes;
+
+  // The sum of function(x); partial sums by lane, so every row is added in one order.
+  template <typename Function>
+  HWY_INLINE float sum(const Function& function) const {
+    const FloatTag d;
+    const int64_t lanes = Lanes();
+    FloatVector a = hn::Zero(d);
+    FloatVector b = hn::Zero(d);
+    int64_t c = 0;
+    for (; c + 2 * lanes <= whole; c += 2 * lanes) {
+      a = hn::Add(a, function(hn::LoadU(d, x + c)));
+      b = hn::Add(b, function(hn::LoadU(d, x + c + lanes)));
+    }
+    if (c < whole) a = hn::Add(a, function(hn::LoadU(d, x + c)));
+    if (rest > 0) {
+      const auto valid = hn::FirstN(d, static_cast<size_t>(rest));
+      b = hn::Add(b, hn::IfThenElseZero(valid, function(hn::Load(d, tail))));
+    }
+    return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
   }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
-  for (; c < count; ++c) sum += hn::GetLane(function(hn::Set(d, x[c])));
-  return sum;
-}
+
+  // to = function(x); may be x.
+  template <typename Function>
+  HWY_INLINE void map(float* to, const Function& function) {
+    const FloatTag d;
+    for (int64_t c = 0; c < whole; c += Lanes()) {
+      hn::StoreU(function(hn::LoadU(d, x + c)), d, to + c);
+    }
+    if (rest == 0) return;
+    hn::Store(function(hn::Load(d, tail)), d, tail);
+    std::memcpy(to + whole, tail, rest * sizeof(float));
+  }
+
+  const float* x;
+  int64_t rest, whole;
+  HWY_ALIGN float tail[HWY_MAX_BYTES / sizeof(float)];
+};
 
 // out = (x - mean) / sqrt(variance + epsilon) of each row, rows `features` apart in both; out may
 // be x. Everything is taken from x less the row's first element: a row far from 0 beside its spread
@@ -127,29 +154,20 @@ HWY_INLINE float SumRow(const float* HWY_RESTRICT x, int64_t count, const Functi
 inline HWY_NOINLINE void NormalizeRows(float* out, const float* x, int64_t rows, int64_t features,
                                        float epsilon, float* factors = nullptr) {
   const FloatTag d;
-  const int64_t lanes = Lanes();
   for (int64_t r = 0; r < rows; ++r) {
-    const float* in = x + r * features;
-    float* to = out + r * features;
-    const float first = in[0];
-    const FloatVector first_vector = hn::Set(d, first);
-    const auto shifted = [&](FloatVector v) HWY_ATTR { return hn::Sub(v, first_vector); };
-    const float mean = SumRow(in, features, shifted) / features;
-    const FloatVector mean_vector = hn::Set(d, mean);
-    const auto centred = [&](FloatVector v) HWY_ATTR { return hn::Sub(shifted(v), mean_vector); };
-    const auto square = [&](FloatVector v) HWY_ATTR {
+    RowVectors row(x + r * features, features);
+    const FloatVector first = hn::Set(d, x[r * features]);
+    const auto shifted = [&](FloatVector v) HWY_ATTR { return hn::Sub(v, first); };
+    const FloatVector mean = hn::Set(d, row.sum(shifted) / features);
+    const auto centred = [&](FloatVector v) HWY_ATTR { return hn::Sub(shifted(v), mean); };
+    const float variance = row.sum([&](FloatVector v) HWY_ATTR {
       const FloatVector c = centred(v);
       return hn::Mul(c, c);
-    };
-    const float variance = SumRow(in, features, square) / features;
+    }) / features;
     const float scale = 1.0f / std::sqrt(variance + epsilon);
     if (factors != nullptr) factors[r] = scale;
-    const FloatVector scale_vector = hn::Set(d, scale);
-    int64_t c = 0;
-    for (; c + lanes <= features; c += lanes) {
-      hn::StoreU(hn::Mul(centred(hn::LoadU(d, in + c)), scale_vector), d, to + c);
-    }
-    for (; c < features; ++c) to[c] = (in[c] - first - mean) * scale;
+    row.map(out + r * features,
+            [&](FloatVector v) HWY_ATTR { return hn::Mul(centred(v), hn::Set(d, scale)); });
   }
 }
 

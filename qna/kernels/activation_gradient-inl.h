@@ -94,6 +94,10 @@ inline HWY_NOINLINE float DotRow(const float* HWY_RESTRICT a, const float* HWY_R
     sum0 = hn::MulAdd(hn::LoadU(d, a + c), hn::LoadU(d, b + c), sum0);
     sum1 = hn::MulAdd(hn::LoadU(d, a + c + lanes), hn::LoadU(d, b + c + lanes), sum1);
   }
+  if (c + lanes <= count) {
+    sum0 = hn::MulAdd(hn::LoadU(d, a + c), hn::LoadU(d, b + c), sum0);
+    c += lanes;
+  }
   float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
   for (; c < count; ++c) sum += a[c] * b[c];
   return sum;
@@ -110,7 +114,7 @@ inline HWY_NOINLINE void NormBackwardRows(float* dx, const float* residual, cons
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * features;
     const auto same = [](FloatVector v) HWY_ATTR { return v; };
-    const float mean = SumRow(dn + at, features, same) / features;
+    const float mean = RowVectors(dn + at, features).sum(same) / features;
     const float product = DotRow(dn + at, n + at, features) / features;
     const FloatVector mean_vector = hn::Set(d, mean);
     const FloatVector product_vector = hn::Set(d, product);

@@ -59,9 +59,9 @@ HWY_INLINE int64_t PanelCount(int64_t vectors, int64_t most = kMaxPanel) {
   return (vectors + most - 1) / most;
 }
 
-// First vector of panel p.
+// First vector of panel p. Most matrices that are small, and so care for the division, have one.
 HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p, int64_t most = kMaxPanel) {
-  return p * vectors / PanelCount(vectors, most);
+  return vectors <= most ? p * vectors : p * vectors / PanelCount(vectors, most);
 }
 
 // Writes [inner][columns] at(k, c) into packed form; `data` holds inner * vectors * lanes floats.
@@ -196,7 +196,7 @@ HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_
                           int64_t c_stride, int64_t columns) {
   const int64_t row_floats = kVectors * Lanes();
   const int64_t fit = cache_sizes().first * 3 / 4 / (row_floats * int64_t{sizeof(float)});
-  const int64_t parts = rows <= 2 * kTileRows ? 1 : std::max<int64_t>(1, (inner + fit - 1) / fit);
+  const int64_t parts = rows <= 2 * kTileRows || inner <= fit ? 1 : (inner + fit - 1) / fit;
   for (int64_t p = 0; p < parts; ++p) {
     const int64_t begin = p * inner / parts;
     const GemmPart part{(p + 1) * inner / parts - begin, p == 0 ? bias : nullptr, residual};

@@ -35,7 +35,7 @@ class Bench(ProgramTest):
 
 class Help(Bench):
     def test_every_verb_has_help(self):
-        for verb in ([], ["detect"], ["layer"], ["loader"], ["model"], ["upsample"]):
+        for verb in ([], ["detect"], ["guard"], ["layer"], ["loader"], ["model"], ["product"], ["upsample"]):
             with self.subTest(verb):
                 done = self.succeed("bench", *verb, "--help")
                 self.expect_words(done.stdout, "--help", "qna bench")
@@ -184,6 +184,42 @@ class BenchUpsample(Bench):
         _, path, _ = self.measure("upsample", "--size", "8", "--dim", "16", "--heads", "4", "--factor",
                                   "2,3,4", "--rounds", "1")
         self.assertEqual(len(read(path).splitlines()), 1 + 3 * 3 * 2)
+
+
+class Product(Bench):
+    def test_table_and_csv(self):
+        done, _, rows = self.measure("product", "--model", "qna_vit_pico", "--batch", "1", "--rounds", "1")
+        self.expect_words(done.stdout, "oneDNN", "geometric mean")
+        self.assertGreater(len(rows), 5)
+        for row in rows:
+            best = min(float(row["mkl_ms"]), float(row["onednn_ms"]))
+            self.assertAlmostEqual(float(row["ratio"]), best / float(row["own_ms"]), delta=0.1 * float(row["ratio"]))
+
+    def test_mistakes(self):
+        self.expect_refusals(["product"], (["--model", "qna_vit_huge"], ["qna_vit_huge"]))
+
+
+class Guard(Bench):
+    def test_names_what_became_slow(self):
+        path = self.path("guard.csv")
+        rounds = ["--rounds", "1"]
+        self.expect_refusals(["guard"], (["--file", path], [path, "--update"]))
+        self.succeed("bench", "guard", "--file", path, "--update", *rounds)
+        rows = read(path).splitlines()
+        self.assertEqual(rows[1], "case,implementation,threads,speed")
+        # As if one case had been a hundred times as fast, and the others slow.
+        changed = rows[:2]
+        for row in rows[2:]:
+            name, speed = row.rsplit(",", 1)
+            changed.append(f"{name},{float(speed) * (100 if name.startswith('layer up') else 0.01)}")
+        with open(path, "w") as file:
+            file.write("\n".join(changed))
+        done = run("bench", "guard", "--file", path, *rounds)
+        self.expect_failure(done, "slower than 0.85", "layer up")
+        self.assertNotIn("sasa", done.stderr)
+        with open(path, "w") as file:
+            file.write("layer up,avx2")
+        self.expect_failure(run("bench", "guard", "--file", path, *rounds), path, "speed")
 
 
 if __name__ == "__main__":

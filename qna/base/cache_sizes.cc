@@ -8,7 +8,7 @@ namespace qna {
 namespace {
 
 // A size that no core has is a system that does not know.
-int64_t cache_size([[maybe_unused]] int name, int64_t usual, int64_t least, int64_t most) {
+[[maybe_unused]] int64_t cache_size(int name, int64_t usual, int64_t least, int64_t most) {
   const int64_t said = sysconf(name);
   return said < least ? usual : std::min(said, most);
 }

@@ -172,7 +172,7 @@ std::string guard_csv(const GuardRows& rows) {
       "# qna bench guard --update: time of a plain product of 768 x 768 x 768 by LibTorch divided "
       "by that of "
       "the case\ncase,implementation,threads,speed\n";
-  for (const auto& [key, speed] : rows) text += fmt::format("{},{:.4f}\n", key, speed);
+  for (const auto& [key, speed] : rows) text += fmt::format("{},{:.5g}\n", key, speed);
   return text;
 }
 

@@ -80,6 +80,10 @@ std::vector<ProductCase> model_products(const std::string& model, int64_t batch)
     }
   };
   const auto rows_at = [&](int64_t stride) { return batch * (224 / stride) * (224 / stride); };
+  check(c.stem == config::StemKind::kPatch && c.downsample == config::Downsample::kQnA,
+        "{}: its products are not known here: they are of networks with patches and QnA between "
+        "the stages",
+        model);
   add("patches", rows_at(c.stride(0)), c.in_channels * c.patch_size * c.patch_size, c.base_dim);
   for (size_t i = 0; i < c.stages.size(); ++i) {
     const config::StageConfig& s = c.stages[i];

@@ -125,6 +125,7 @@ void QnAViT::run_stem(const ImageBatch& images, const Map& y, Worker& worker) co
   }
   if (config_.stem != config::StemKind::kResNet) {
     stem_->run(x, y, worker);
+    if (config_.stem == config::StemKind::kPatch) return;  // 0 gives 0
     zero_masked(y,
                 every_nth(images.mask, x.batch, x.height, x.width, config_.stem_stride(), scope));
     return;

@@ -122,7 +122,7 @@ struct Dense {
           visit(fmt::format("weights out first {}, gap {}", out_first, gap),
                 Problem(7, inner, columns, {}, {out_first, gap}));
         }
-    // Columns over several panels of up to 4 vectors of 16 lanes.
+    // Columns over several panels of up to 5 vectors of 16 lanes.
     for (int64_t columns = 21; columns <= 150; ++columns) {
       visit("panels", Problem(8, 3, columns, {.residual = Residual::kOther}));
       visit("panels", Problem(8, 3, columns, all[columns % all.size()]));
@@ -441,6 +441,21 @@ TEST(Mlp, NanStaysInItsRow) {
   for (const MlpOptions& options : all_mlp_options()) {
     const std::vector<double> y = compare_all(problem.with(options)).cells();
     for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 9 == 3);
+  }
+}
+
+// A residual is added to the finished sum. Each of these products is below its last place, not
+// their sum.
+TEST(Dense, KeepsSmallProductsBesideALargeResidual) {
+  for (const int64_t rows : {1, 31}) {
+    DenseProblem problem(rows, 4096, 9, {.bias = false, .residual = Residual::kOther});
+    std::fill(problem.x.begin(), problem.x.end(), 1.0f);
+    std::fill(problem.weights.weight.begin(), problem.weights.weight.end(), 0.02f);
+    std::fill(problem.residual.begin(), problem.residual.end(), 1e6f);
+    for_each_implementation([&] {
+      const Results results = problem.run();
+      for (const double y : results.cells()) EXPECT_NEAR(y, 1e6 + 4096 * 0.02, 0.07);
+    });
   }
 }
 

@@ -3,11 +3,10 @@
 //
 // Why not a library: the kernels multiply a few rows at a time between other work on the same cache
 // lines, by packed weights, and this library does not link torch. On large products
-// it reaches the speed of the machine's best library (the `gemm` rows of `qna bench layer`).
+// it reaches the speed of the machine's best library (`qna bench product`).
 //
-// Every element is one chain of fused multiply-adds over `inner` in order, from bias and residual
-// on, whatever the tile it falls into: a pixel's result does not depend on where in the image or
-// batch it lies.
+// Every element is one chain of fused multiply-adds over `inner` in order, whatever the tile it
+// falls into: a pixel's result does not depend on where in the image or batch it lies.
 
 #if defined(QNA_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QNA_KERNELS_GEMM_INL_H_
@@ -77,73 +76,30 @@ void PackMatrix(float* data, int64_t inner, int64_t vectors, Runtime& runtime, c
   });
 }
 
-// What is added, rows `stride` apart; may be C itself. Null: nothing.
+// What is added to the finished sums, rows `stride` apart; may be C itself. Null: nothing.
 struct Residual {
   const float* data = nullptr;
   int64_t stride = 0;
 };
 
-// A part of `inner`: the sums begin with bias and residual or, where the bias is null, with what C
-// holds.
-struct GemmPart {
-  int64_t inner;
-  const float* bias;
-  Residual residual;
-};
-
-// One tile of kRows rows by kVectors vectors. a: rows a_stride apart. c: rows c_stride apart.
-// kPartial: only `columns` of the tile's columns are read and stored.
+// One tile of kRows rows by kVectors vectors. a: rows a_stride apart. start: what the sums begin
+// with, the bias (start_stride 0) or what an earlier part of `inner` left. c: rows c_stride apart.
+// kPartial: only `columns` of the tile's columns are stored.
 template <int kRows, int kVectors, bool kPartial>
-HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride,
-                           const float* HWY_RESTRICT b, GemmPart part, float* c, int64_t c_stride,
-                           int64_t columns) {
+HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t inner,
+                           const float* HWY_RESTRICT b, const float* start, int64_t start_stride,
+                           Residual residual, float* c, int64_t c_stride, int64_t columns) {
   const FloatTag d;
   const int64_t lanes = Lanes();
-  // Of a partial tile, in the place of C.
-  HWY_ALIGN float tile[kPartial ? kRows * kVectors * HWY_MAX_BYTES / sizeof(float) : 1];
-  const auto copy_in = [&](const float* from, int64_t stride) {
-    for (int r = 0; r < kRows; ++r) {
-      float* row = tile + r * kVectors * lanes;
-      std::memcpy(row, from + r * stride, columns * sizeof(float));
-      std::fill(row + columns, row + kVectors * lanes, 0.0f);
-    }
-  };
-  // What the sums begin with.
-  const float* first = part.bias == nullptr ? c : part.residual.data;
-  int64_t first_stride = part.bias == nullptr ? c_stride : part.residual.stride;
-  if constexpr (kPartial) {
-    if (first != nullptr) {
-      copy_in(first, first_stride);
-      first = tile;
-      first_stride = kVectors * lanes;
-    }
-  }
   FloatVector sums[kRows][kVectors];
-  if (first == nullptr) {
+  QNA_UNROLL
+  for (int r = 0; r < kRows; ++r) {
     QNA_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      QNA_UNROLL
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, part.bias + v * lanes);
-    }
-  } else {
-    QNA_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      QNA_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = hn::LoadU(d, first + r * first_stride + v * lanes);
-      }
-    }
-    if (part.bias != nullptr) {
-      QNA_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        QNA_UNROLL
-        for (int v = 0; v < kVectors; ++v) {
-          sums[r][v] = hn::Add(sums[r][v], hn::Load(d, part.bias + v * lanes));
-        }
-      }
+    for (int v = 0; v < kVectors; ++v) {
+      sums[r][v] = hn::Load(d, start + r * start_stride + v * lanes);
     }
   }
-  for (int64_t k = 0; k < part.inner; ++k) {
+  for (int64_t k = 0; k < inner; ++k) {
     FloatVector row[kVectors];
     QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * lanes);
@@ -155,29 +111,53 @@ HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride,
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(element, row[v], sums[r][v]);
     }
   }
-  float* out = kPartial ? tile : c;
-  const int64_t out_stride = kPartial ? kVectors * lanes : c_stride;
-  QNA_UNROLL
-  for (int r = 0; r < kRows; ++r) {
+  if constexpr (!kPartial) {
+    if (residual.data != nullptr) {
+      QNA_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        QNA_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          const float* from = residual.data + r * residual.stride + v * lanes;
+          sums[r][v] = hn::Add(sums[r][v], hn::LoadU(d, from));
+        }
+      }
+    }
     QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, out + r * out_stride + v * lanes);
-  }
-  if constexpr (kPartial) {
     for (int r = 0; r < kRows; ++r) {
-      std::memcpy(c + r * c_stride, tile + r * kVectors * lanes, columns * sizeof(float));
+      QNA_UNROLL
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
+    }
+  } else {
+    HWY_ALIGN float tile[kRows * kVectors * HWY_MAX_BYTES / sizeof(float)];
+    QNA_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      QNA_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        hn::Store(sums[r][v], d, tile + (r * kVectors + v) * lanes);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      float* sum = tile + r * kVectors * lanes;
+      if (residual.data != nullptr) {
+        for (int64_t i = 0; i < columns; ++i) sum[i] += residual.data[r * residual.stride + i];
+      }
+      std::memcpy(c + r * c_stride, sum, columns * sizeof(float));
     }
   }
 }
 
-// All rows of a panel for one part.
+// All rows of a panel for one part of `inner`.
 template <int kVectors, bool kPartial>
-HWY_INLINE void GemmRows(const float* a, int64_t a_stride, int64_t rows, const float* b,
-                         GemmPart part, float* c, int64_t c_stride, int64_t columns) {
+HWY_INLINE void GemmRows(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
+                         const float* b, const float* start, int64_t start_stride,
+                         Residual residual, float* c, int64_t c_stride, int64_t columns) {
   const auto tile = [&](auto tile_rows) HWY_ATTR {
-    GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, b, part, c, c_stride, columns);
+    GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, inner, b, start, start_stride,
+                                                  residual, c, c_stride, columns);
     a += tile_rows.value * a_stride;
     c += tile_rows.value * c_stride;
-    if (part.residual.data != nullptr) part.residual.data += tile_rows.value * part.residual.stride;
+    start += tile_rows.value * start_stride;
+    if (residual.data != nullptr) residual.data += tile_rows.value * residual.stride;
     rows -= tile_rows.value;
   };
   constexpr int kRows = RowsOfTile(kVectors);
@@ -189,24 +169,44 @@ HWY_INLINE void GemmRows(const float* a, int64_t a_stride, int64_t rows, const f
   if (rows == 1) tile(std::integral_constant<int, 1>());
 }
 
-// A panel of B that many rows multiply goes in parts that stay in the first-level cache.
+// A panel of B that many rows multiply goes in parts that stay in the first-level cache. The sums
+// wait in a place of their own: the residual, which comes last, may be C.
 template <int kVectors>
 HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
                           const float* b, const float* bias, Residual residual, float* c,
                           int64_t c_stride, int64_t columns) {
   const int64_t row_floats = kVectors * Lanes();
   const int64_t fit = cache_sizes().first * 3 / 4 / (row_floats * int64_t{sizeof(float)});
-  const int64_t parts = rows <= 2 * kTileRows || inner <= fit ? 1 : (inner + fit - 1) / fit;
-  for (int64_t p = 0; p < parts; ++p) {
-    const int64_t begin = p * inner / parts;
-    const GemmPart part{(p + 1) * inner / parts - begin, p == 0 ? bias : nullptr, residual};
+  const auto last_part = [&](int64_t begin, int64_t count, const float* start,
+                             int64_t start_stride) HWY_ATTR {
     if (HWY_LIKELY(columns >= row_floats)) {
-      GemmRows<kVectors, false>(a + begin, a_stride, rows, b + begin * row_floats, part, c,
-                                c_stride, columns);
+      GemmRows<kVectors, false>(a + begin, a_stride, count, inner - begin, b + begin * row_floats,
+                                start, start_stride, residual, c, c_stride, columns);
     } else {
-      GemmRows<kVectors, true>(a + begin, a_stride, rows, b + begin * row_floats, part, c, c_stride,
-                               columns);
+      GemmRows<kVectors, true>(a + begin, a_stride, count, inner - begin, b + begin * row_floats,
+                               start, start_stride, residual, c, c_stride, columns);
     }
+  };
+  if (rows <= 2 * kTileRows || inner <= fit) return last_part(0, rows, bias, 0);
+  const int64_t parts = (inner + fit - 1) / fit;
+  constexpr int64_t kBlock = 16 * kTileRows;
+  HWY_ALIGN float sums[kBlock * kVectors * HWY_MAX_BYTES / sizeof(float)];
+  for (; rows > 0; rows -= kBlock) {
+    const int64_t count = std::min(kBlock, rows);
+    const float* start = bias;
+    int64_t start_stride = 0;
+    for (int64_t p = 0; p + 1 < parts; ++p) {
+      const int64_t begin = p * inner / parts;
+      GemmRows<kVectors, false>(a + begin, a_stride, count, (p + 1) * inner / parts - begin,
+                                b + begin * row_floats, start, start_stride, {}, sums, row_floats,
+                                row_floats);
+      start = sums;
+      start_stride = row_floats;
+    }
+    last_part((parts - 1) * inner / parts, count, start, start_stride);
+    a += kBlock * a_stride;
+    c += kBlock * c_stride;
+    if (residual.data != nullptr) residual.data += kBlock * residual.stride;
   }
 }
 
@@ -249,7 +249,7 @@ HWY_INLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_strid
                      PanelRange panels) {
   const int64_t lanes = Lanes();
   const int64_t begin = PanelBegin(b.vectors, panels.first) * lanes;
-  const int64_t end = std::min(PanelBegin(b.vectors, panels.end) * lanes, b.columns);
+  const int64_t end = PanelBegin(b.vectors, panels.end) * lanes;
   if ((end - begin) * b.inner * int64_t{sizeof(float)} <= cache_sizes().first * 3 / 4) {
     // All of B stays in the first-level cache: whole rows of C are written at a time.
     constexpr int64_t kRows = 5 * kTileRows;
@@ -262,7 +262,7 @@ HWY_INLINE void Gemm(float* c, int64_t c_stride, const float* a, int64_t a_strid
                   std::min(kRows, rows - first), b, from, p);
       }
     }
-    after(c + begin, end - begin);
+    after(c + begin, std::min(end, b.columns) - begin);
     return;
   }
   for (int64_t p = panels.first; p < panels.end; ++p) {

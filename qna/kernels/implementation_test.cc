@@ -204,7 +204,9 @@ std::string child_output(const std::string& value) {
   std::array<char, 4096> path{};
   const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (length <= 0) return "no /proc/self/exe";
-  const std::string command = "QNA_KERNEL='" + value + "' '" + std::string(path.data()) +
+  // The child is no shard, also where its parent is one.
+  const std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX QNA_KERNEL='" +
+                              value + "' '" + std::string(path.data()) +
                               "' --gtest_also_run_disabled_tests "
                               "--gtest_filter=ImplementationChild.* 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");

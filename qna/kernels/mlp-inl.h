@@ -20,8 +20,8 @@ namespace HWY_NAMESPACE {
 constexpr int64_t kMostRows = 16 * kTileRows;
 constexpr int64_t kFewestRows = 4 * kTileRows;
 
-inline int64_t ChunkRows(int64_t floats_per_row) {
-  const int64_t fit = cache_sizes().second * 7 / 16 / (floats_per_row * int64_t{sizeof(float)});
+inline int64_t ChunkRows(int64_t floats_per_row, int64_t bytes = cache_sizes().second * 7 / 16) {
+  const int64_t fit = bytes / (floats_per_row * int64_t{sizeof(float)});
   return std::clamp(fit / kTileRows * kTileRows, kFewestRows, kMostRows);
 }
 

@@ -22,6 +22,9 @@ using MlpInputs = MlpBranchInputs<float>;
 // What the backward pass packs at a time may take this much: it is read again from the last-level
 // cache.
 constexpr int64_t kGroupBytes = 8 << 20;
+// And what a worker holds of it at a time. Biases' gradients are summed by such chunks, so that
+// their last bits shall not depend on the machine's cache.
+constexpr int64_t kChunkBytes = 224 << 10;
 
 inline float DropFactorOf(const MlpInputs& in, int64_t row) {
   return in.drop_factor == nullptr ? 1.0f : in.drop_factor[row / in.drop_rows];
@@ -147,7 +150,8 @@ class MlpBranchGradient {
   MlpBranchGradient(const MlpBranchBackwardArgs<float>& args, Runtime& runtime)
       : args_(args),
         in_(args.in),
-        cut_(in_.rows, in_.drop_factor, in_.drop_rows, ChunkRows(in_.hidden + 3 * in_.features),
+        cut_(in_.rows, in_.drop_factor, in_.drop_rows,
+             ChunkRows(in_.hidden + 3 * in_.features, kChunkBytes),
              kGroupBytes / (2 * (in_.hidden + in_.features) * int64_t{sizeof(float)}) + 1,
              kTileRows),
         sum1_(in_.hidden, in_.features, cut_.most_live),

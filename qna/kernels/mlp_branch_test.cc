@@ -116,7 +116,8 @@ struct MlpBranch {
 
   // More rows than are packed at a time, more hidden features than a chunk holds.
   static void bits(const auto& visit) {
-    for (const Shape& s : {Shape{4, 9000, 4, 10}, {3, 2000, 32, 700}, {2, 29, 300, 1201}, {2, 50000, 3, 5}})
+    for (const Shape& s :
+         {Shape{4, 9000, 4, 10}, {3, 2000, 32, 700}, {2, 29, 300, 1201}, {2, 50000, 3, 5}})
       for (const Keep keep : {Keep::kAll, Keep::kSome}) {
         visit("many rows, wide layers", Problem(s, keep, Activation::kGeluTanh));
       }

@@ -30,7 +30,7 @@ class PackedWeights {
   const Implementation* owner = nullptr;
   int64_t inner = 0;
   int64_t columns = 0;
-  // Of a layer: how a pixel lies in memory, and see window_softmax-inl.h.
+  // Of a layer: how a pixel lies in memory.
   std::shared_ptr<const PackedLayout> layout;
 
  private:

@@ -36,7 +36,8 @@ struct QnALayerArgs {
   const uint8_t* mask;           // [B, H, W] or null
   T* y;                          // [B, OH * upsample, OW * upsample, out_features]; not x
   // For the backward pass, or null: values and scores, [B, H, W, (dim, heads) and (L, heads)].
-  // Never 16 bits: a rounded score of 20 would change the weights by percents.
+  // Never 16 bits: a rounded score of 20 would change the weights by percents. May be left
+  // unwritten for images whose drop_factor is 0.
   Table<T>* saved = nullptr;
   Norm norm = {};
   const T* residual = nullptr;  // like y, or null; may be x, or y

@@ -99,8 +99,8 @@ struct QnALayerGradients {
       visit("random", Problem(shape, options));
     }
     if (kFloat) {
-      visit("many features", Problem(Map(1, 3, 5, 50, 16, 2).padded(),
-                                     {.in_features = 800, .out_features = 790}));
+      visit("many features",
+            Problem(Map(1, 3, 5, 50, 16, 2).padded(), {.in_features = 800, .out_features = 790}));
     }
     // As the first half of a block: with a norm, factors for the images, and x added.
     RandomShapes random_blocks(2023);

@@ -70,8 +70,8 @@ struct QnALayer {
             Problem(small, {.in_features = 4, .out_features = features, .mask = true}));
     }
     if (kFloat) {
-      visit("many features", Problem(Map(1, 4, 6, 50, 16, 2).padded(),
-                                     {.in_features = 800, .out_features = 790}));
+      visit("many features",
+            Problem(Map(1, 4, 6, 50, 16, 2).padded(), {.in_features = 800, .out_features = 790}));
     }
     // Wide maps are cut into strips of columns, whose number depends on the window's rows and the
     // features; few rows leave strips without a step in between.

@@ -87,12 +87,12 @@ struct FoldedWeights {
     HWY_ALIGN int32_t lanes[HWY_MAX_BYTES / sizeof(int32_t)];
     const auto other_lanes = [&](int64_t distance) HWY_ATTR {
       for (int64_t lane = 0; lane < Lanes(); ++lane) {
-        lanes[lane] = static_cast<int32_t>((lane ^ distance) % Lanes());
+        lanes[lane] = static_cast<int32_t>(lane ^ distance);
       }
       return hn::SetTableIndices(d, lanes);
     };
-    other = other_lanes(group.slots);
-    next_other = other_lanes(2 * group.slots);
+    if constexpr (kSteps > 0) other = other_lanes(group.slots);
+    if constexpr (kSteps > 1) next_other = other_lanes(2 * group.slots);
   }
 
   HWY_INLINE void row(int64_t y) {

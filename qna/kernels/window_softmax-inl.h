@@ -290,8 +290,8 @@ HWY_INLINE uint32_t InverseSums(const WindowPlan& plan, const TapRows& rows,
   return distrusted;
 }
 
-// The same for queries [query, query + count), into inverse [count][kWindows][lanes], queries
-// `step` apart.
+// The same for vectors of scores [query, query + count), into inverse [count][kWindows][lanes],
+// vectors of scores `step` apart.
 template <int kWindows>
 HWY_INLINE uint32_t StoreInverseSums(const WindowPlan& plan, const TapRows& rows,
                                      const TapColumns& columns, const HeadGroup& group,

@@ -15,7 +15,7 @@ struct Captioned {
 };
 
 struct SheetOptions {
-  int64_t columns = 0;             // 0: as many as make a sheet about half wider than high
+  int64_t columns = 0;                  // 0: as many as make a sheet about half wider than high
   std::vector<std::string> title = {};  // lines above all, shortened to the sheet's width
 };
 

@@ -11,9 +11,11 @@
 #define TOML_ASSERT(expr) static_assert(true)
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "qna/base/error.h"
 #include "qna/format/fields.h"
@@ -88,9 +90,42 @@ toml::table to_table(const json& object) {
   return out;
 }
 
+// Where a name or value should begin, toml++ takes some characters beyond ASCII for impossible (an
+// é after [ is undefined behaviour there). They have a place in quotes and comments only.
+void check_ascii_outside_quotes(std::string_view text, const std::string& origin) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+  int64_t line = 1;
+  std::string_view quotes;  // that end what is open: one or three of them, or none
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      ++line;
+      if (quotes.size() == 1) quotes = {};  // a mistake, which toml++ tells
+    } else if (!quotes.empty()) {
+      if (c == '\\' && quotes[0] == '"') {
+        ++i;
+      } else if (text.substr(i).starts_with(quotes)) {
+        i += quotes.size() - 1;
+        quotes = {};
+      }
+    } else if (c == '#') {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+    } else if (c == '"' || c == '\'') {
+      const std::string_view three = c == '"' ? "\"\"\"" : "'''";
+      quotes = text.substr(i).starts_with(three) ? three : three.substr(0, 1);
+      i += quotes.size() - 1;
+    } else {
+      check(static_cast<unsigned char>(c) < 0x80,
+            "{}, line {}: a character beyond ASCII must stand in quotes or in a comment", origin,
+            line);
+    }
+  }
+}
+
 }  // namespace
 
 json parse_toml(const std::string& text, const std::string& origin) {
+  check_ascii_outside_quotes(text, origin);
   try {
     return from_toml(toml::parse(text), origin);
   } catch (const toml::parse_error& error) {

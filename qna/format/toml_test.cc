@@ -37,9 +37,20 @@ TEST(ToToml, IsAsPeopleWriteIt) {
   EXPECT_EQ(to_toml({{"scale", 2.0}}), "scale = 2.0\n");
 }
 
-// Toml++'s own assertions took some of these for impossible.
+TEST(ParseToml, TakesEveryLetterInQuotesAndComments) {
+  const json read = parse_toml(
+      "\xEF\xBB\xBF# \xC3\xA9t\xC3\xA9 \"\n'\xC3\xA9' = \"\xC3\xA9\\\"\xC3\xA9\" # \xC3\xA9\n"
+      "b = '''\n\xC3\xA9'\xC3\xA9\n'''\nc = \"\"\"\xC3\xA9\"\n\xC3\xA9\"\"\"\n",
+      "test");
+  EXPECT_EQ(read["\xC3\xA9"], "\xC3\xA9\"\xC3\xA9");
+  EXPECT_EQ(read["b"], "\xC3\xA9'\xC3\xA9\n");
+  EXPECT_EQ(read["c"], "\xC3\xA9\"\n\xC3\xA9");
+}
+
+// Toml++ itself takes some of these for impossible.
 TEST(ParseToml, RefusesNamesThatCannotBegin) {
-  for (const char* text : {"[%]", "[[\xC3\xA9]]", "[.a]", "[=]", "%", "a.% = 1", "{a = 1}", "["}) {
+  for (const char* text : {"[%]", "[[\xC3\xA9]]", "[.a]", "[=]", "%", "a.% = 1", "{a = 1}", "[",
+                           "a = \xC3\xA9", "\xC3\xA9 = 1", "a = 1\xC2\xA0"}) {
     EXPECT_THROW(parse_toml(text, "test"), Error) << text;
   }
 }

@@ -38,8 +38,7 @@ void DetectStep::run(const torch::Tensor& images) {
   const models::DetrOutput output = model_->forward(images);
   tasks::set_loss(output.logits, output.boxes, targets_).total.backward();
   const double norm = optimizer_.gradient_norm();
-  if (norm > kClip) optimizer_.scale_gradients(kClip / norm);
-  optimizer_.step(kLearningRate);
+  optimizer_.step(kLearningRate, norm > kClip ? kClip / norm : 1);
 }
 
 }  // namespace qna::bench

@@ -57,6 +57,7 @@ Peer::Peer(const std::vector<std::string>& command) {
     const json ready = parse(read_line(kNoLimit), "ready");
     version_ = ready.value("version", "");
     peak_bytes_ = ready.value("peak_bytes", int64_t{0});
+    if (ready.contains("macs") && ready["macs"].is_number()) macs_ = ready["macs"];
     if (ready.contains("max_difference") && ready["max_difference"].is_number()) {
       const double difference = ready["max_difference"];
       check(difference <= 1e-3, "its logits differ by {:.2g} of the largest", difference);

@@ -28,6 +28,7 @@ class Peer {
   double seconds(int batches);  // for that many batches, one after the other
   const std::string& version() const { return version_; }
   int64_t peak_bytes() const { return peak_bytes_; }
+  double macs() const { return macs_; }  // multiply-adds of one image; 0: it does not say
 
  private:
   std::string read_line(double limit);
@@ -38,6 +39,7 @@ class Peer {
   FILE* from_ = nullptr;
   std::string version_;
   int64_t peak_bytes_ = 0;
+  double macs_ = 0;
 };
 
 }  // namespace qna::bench

@@ -37,6 +37,7 @@ struct Running {
       batches = std::clamp(static_cast<int>(kTurnSeconds / peer->seconds(1)), 1, 200);
       result.version = peer->version();
       result.peak_bytes = peer->peak_bytes();
+      if (peer->macs() > 0) result.macs = peer->macs();
     });
   }
 
@@ -100,13 +101,13 @@ std::vector<ModelResult> take_turns(const std::vector<Runner>& runners, int roun
 std::string model_csv(const std::vector<ModelResult>& results) {
   std::string out =
       "subject,model,batch,image,threads,dtype,images_per_second,peak_bytes,machine,commit,"
-      "slowest,fastest,version\n";
+      "slowest,fastest,macs,version\n";
   for (const ModelResult& r : results) {
     if (!r.error.empty()) continue;
-    out += fmt::format("{},{},{},{},{},float32,{:.3f},{},\"{}\",{},{:.3f},{:.3f},\"{}\"\n",
+    out += fmt::format("{},{},{},{},{},float32,{:.3f},{},\"{}\",{},{:.3f},{:.3f},{:.0f},\"{}\"\n",
                        r.subject, r.model, r.batch, size_text(r.image), r.threads,
                        r.images_per_second, r.peak_bytes, report::machine_description(), commit(),
-                       r.slowest, r.fastest, r.version);
+                       r.slowest, r.fastest, r.macs, r.version);
   }
   return out;
 }

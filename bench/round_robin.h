@@ -16,6 +16,7 @@ struct ModelResult {
   int threads = 1;
   double images_per_second = 0;     // median over the rounds
   double slowest = 0, fastest = 0;  // of the rounds
+  double macs = 0;                  // multiply-adds of one image; 0: not counted
   int64_t peak_bytes = 0;           // resident memory above that of the bare program
   std::string version = {};
   std::string error = {};  // why there is no number; empty if there is one

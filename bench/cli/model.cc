@@ -34,7 +34,7 @@ void run_model(ModelArguments& a) {
   for (const std::string& image : a.images) options.images.push_back(parse_size(image, "--image"));
   if (options.peers.empty() && options.train) options.peers = {"eager"};
   if (options.peers.empty()) {
-    options.peers = {"eager", "compiled", "onnxruntime", "openvino", "timm"};
+    options.peers = {"eager", "compiled", "onnxruntime", "openvino", "rivals"};
   }
   if (options.peers == std::vector<std::string>{"none"}) options.peers.clear();
   for (const std::string& peer : options.peers) {
@@ -71,8 +71,8 @@ void add_bench_model(Command program) {
       .comma_separated();
   verb.option("--threads", a->options.threads, "Threads [all cores]").range(1, 1024);
   verb.option("--peer", a->options.peers,
-              "eager, compiled, onnxruntime, openvino, timm, or none [all]")
-      .one_of({"eager", "compiled", "onnxruntime", "openvino", "timm", "none"})
+              "eager, compiled, onnxruntime, openvino, rivals, or none [all]")
+      .one_of({"eager", "compiled", "onnxruntime", "openvino", "rivals", "none"})
       .comma_separated();
   verb.flag("--train", a->options.train,
             "Steps of training instead of inference; peers: eager, compiled [eager]");
@@ -81,9 +81,9 @@ void add_bench_model(Command program) {
   verb.footer(
       "The peers run the same network with the same weights by the paper's algorithm: PyTorch\n"
       "(eager, and compiled with freezing), ONNX Runtime and OpenVINO; their logits are checked.\n"
-      "timm: other networks of about that size in PyTorch. Peers live in build/peers (1.5 GB), "
-      "set\n"
-      "up at the first run. Every subject is a process of its own, and they take turns.\n\n"
+      "rivals: other networks, in PyTorch and in OpenVINO, beside the first model. Peers live in\n"
+      "build/peers (1.5 GB), set up at the first run. Every subject is a process of its own, and\n"
+      "they take turns.\n\n"
       "Examples:\n"
       "  qna bench model --model qna_vit_tiny --batch 8 --csv tiny.csv\n"
       "  qna bench model --train --model qna_vit_tiny --batch 8\n"

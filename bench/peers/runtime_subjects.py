@@ -24,7 +24,7 @@ def translated(format, target, arguments):
     for part in (format, target, arguments.batch, arguments.image, version("torch"), version("timm"),
                  version("onnxscript"), version("openvino")):
         key.update(f"{part}\n".encode())
-    sources = [HERE / "qna_vit.py", HERE / "export.py"]
+    sources = [HERE / f"{name}.py" for name in ("qna_vit", "focal", "macs", "torch_subjects", "export")]
     if arguments.weights:
         sources.append(Path(arguments.weights))
     for path in sources:
@@ -123,15 +123,17 @@ def openvino_qna(arguments, _):
     return OpenVino(path, arguments.threads, input_channels(arguments.weights))
 
 
-def openvino_timm(arguments, name):
-    path = translated("openvino", f"timm:{name}", arguments)
+def openvino_rival(arguments, name):
+    path = translated("openvino", f"rival:{name}", arguments)
     subject = OpenVino(path, arguments.threads, 3, "NCHW")
-    subject.version = f"timm {version('timm')}, {subject.version}"
+    subject.macs = int(path.with_suffix(".macs").read_text())
+    if name != "focal_tiny":
+        subject.version = f"timm {version('timm')}, {subject.version}"
     return subject
 
 
 SUBJECTS = {
     "onnxruntime": onnx_runtime,
     "openvino": openvino_qna,
-    "timm-openvino": openvino_timm,
+    "rival-openvino": openvino_rival,
 }

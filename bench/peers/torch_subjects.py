@@ -12,7 +12,9 @@ import torch._dynamo
 import torch._inductor.compile_fx
 import torch.nn.functional as F
 
+import focal
 import qna_vit
+from macs import multiply_adds
 
 
 def use_threads(count):
@@ -93,18 +95,25 @@ def import_timm():
     return timm
 
 
-def make_timm(name, image):
-    """A network of timm with random weights, in evaluation mode."""
-    size = {} if image == 224 or name in ("resnet50", "convnext_tiny") else {"img_size": image}
+def make_rival(name, image):
+    """A network of 1000 classes with random weights, for inference. All but Focal-Tiny are timm's."""
+    if name == "focal_tiny":
+        return focal.focal_tiny(image)
     timm = import_timm()
-    return timm.create_model(name, pretrained=False, **size).eval().requires_grad_(False)
+    sized = name in ("deit_small_patch16_224", "swin_tiny_patch4_window7_224", "nest_tiny")
+    size = {"img_size": image} if sized else {}
+    model = timm.create_model(name, pretrained=False, num_classes=1000, **size)
+    # Branches that were only for training become one convolution.
+    return timm.utils.reparameterize_model(model, inplace=True).eval().requires_grad_(False)
 
 
-def timm_eager(arguments, name):
+def rival(arguments, name):
     use_threads(arguments.threads)
-    model = make_timm(name, arguments.image).to(memory_format=torch.channels_last)
+    model = make_rival(name, arguments.image).to(memory_format=torch.channels_last)
     subject = Inference(model, 3, "NCHW")
-    subject.version = f"timm {version('timm')}, {subject.version}"
+    subject.macs = multiply_adds(model, arguments.image)
+    if name != "focal_tiny":
+        subject.version = f"timm {version('timm')}, {subject.version}"
     return subject
 
 
@@ -113,5 +122,5 @@ SUBJECTS = {
     "compiled": compiled,
     "eager-train": eager_train,
     "compiled-train": compiled_train,
-    "timm": timm_eager,
+    "rival": rival,
 }

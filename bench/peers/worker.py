@@ -11,8 +11,9 @@ import os
 import protocol
 
 TOLERANCE = 1e-3  # of the largest logit
-TIMM_NAMES = ("resnet50", "deit_small_patch16_224", "swin_tiny_patch4_window7_224", "nest_tiny",
-              "convnext_tiny")
+RIVALS = ("resnet50", "deit_small_patch16_224", "swin_tiny_patch4_window7_224", "nest_tiny",
+          "convnext_tiny", "focal_tiny", "mobilenetv4_conv_medium", "efficientvit_b1", "fastvit_sa12",
+          "convnext_nano", "tiny_vit_11m_224")
 QNA_SUBJECTS = ("eager", "compiled", "onnxruntime", "openvino", "eager-train", "compiled-train")
 DETR_SUBJECTS = ("detr-detect", "detr-train")
 
@@ -21,7 +22,8 @@ def parse_arguments():
     parser = protocol.Parser(description=__doc__,
                              formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subject", required=True,
-                        help=f"{', '.join(QNA_SUBJECTS + DETR_SUBJECTS)}, timm:NAME or timm-openvino:NAME")
+                        help=f"{', '.join(QNA_SUBJECTS + DETR_SUBJECTS)}, rival:NAME, "
+                             "rival-openvino:NAME")
     parser.add_argument("--batch", type=protocol.positive, required=True, help="images per run")
     parser.add_argument("--threads", type=protocol.positive, required=True)
     parser.add_argument("--image", type=protocol.positive, required=True, help="side of the images")
@@ -30,9 +32,9 @@ def parse_arguments():
     arguments = parser.parse_args()
 
     kind, _, name = arguments.subject.partition(":")
-    if kind in ("timm", "timm-openvino"):
-        if name not in TIMM_NAMES:
-            raise ValueError(f"unknown timm network {name!r}; there are {', '.join(TIMM_NAMES)}")
+    if kind in ("rival", "rival-openvino"):
+        if name not in RIVALS:
+            raise ValueError(f"unknown rival {name!r}; there are {', '.join(RIVALS)}")
         if arguments.weights or arguments.check:
             raise ValueError(f"{arguments.subject} has random weights: no --weights, no --check")
     elif arguments.subject not in QNA_SUBJECTS + DETR_SUBJECTS:
@@ -47,9 +49,9 @@ def parse_arguments():
 
 def import_subject(kind):
     """The function that makes the subject. Libraries read their thread counts when imported."""
-    if kind in ("eager", "compiled", "eager-train", "compiled-train", "timm"):
+    if kind in ("eager", "compiled", "eager-train", "compiled-train", "rival"):
         import torch_subjects
-        if kind == "timm":
+        if kind == "rival":
             torch_subjects.import_timm()
         return torch_subjects.SUBJECTS[kind]
     if kind in DETR_SUBJECTS:
@@ -128,7 +130,8 @@ def start():
         subject.run()
     peak = peak_bytes(lambda: (subject.run(), subject.run()))
     ready = {"ready": True, "subject": arguments.subject, "version": subject.version,
-             "max_difference": found, "peak_bytes": max(peak - base, 0), "base_bytes": base}
+             "max_difference": found, "peak_bytes": max(peak - base, 0), "base_bytes": base,
+             "macs": getattr(subject, "macs", None)}  # only rivals have it
     return ready, {"run": protocol.timed(subject.run)}
 
 

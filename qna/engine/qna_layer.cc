@@ -1,42 +1,10 @@
 #include "qna/engine/qna_layer.h"
 
-#include <cmath>
-
 #include "qna/engine/table.h"
+#include "qna/kernels/qna_layer_fold.h"
 
 namespace qna::engine {
 namespace {
-
-// q / (|q| + 1e-6) per head, over sqrt(dim): [L, heads, dim]
-Floats scaled_queries(Floats q, const config::QnAOptions& o) {
-  const int64_t dim = o.features / o.heads;
-  for (int64_t at = 0; at < o.queries * o.features; at += dim) {
-    double square = 0;
-    for (int64_t d = 0; d < dim; ++d) square += static_cast<double>(q[at + d]) * q[at + d];
-    const double length = o.normalize_queries ? std::sqrt(square) + 1e-6 : 1;
-    const double factor = 1 / (length * std::sqrt(static_cast<double>(dim)));
-    for (int64_t d = 0; d < dim; ++d) q[at + d] = static_cast<float>(q[at + d] * factor);
-  }
-  return q;
-}
-
-// Wk q, per head: [in, L, heads]. rows: how many rows of Wk there are.
-Floats times_queries(const Floats& weight, int64_t rows, const Floats& q,
-                     const config::QnAOptions& o) {
-  const int64_t dim = o.features / o.heads;
-  Floats out(rows * o.queries * o.heads);
-  for (int64_t c = 0; c < rows; ++c)
-    for (int64_t l = 0; l < o.queries; ++l)
-      for (int64_t h = 0; h < o.heads; ++h) {
-        double sum = 0;
-        for (int64_t d = 0; d < dim; ++d) {
-          sum += static_cast<double>(weight[c * o.features + h * dim + d]) *
-                 q[l * o.features + h * dim + d];
-        }
-        out[(c * o.queries + l) * o.heads + h] = static_cast<float>(sum);
-      }
-  return out;
-}
 
 Floats make_tap_weights(const Tensors& tensors, const config::QnAOptions& o) {
   const int64_t taps = o.kernel_size[0] * o.kernel_size[1];
@@ -70,40 +38,44 @@ QnATables::QnATables(const Tensors& tensors, const config::QnAOptions& options_i
                      const NormWeights* norm, const Floats& scale)
     : options(config::complete(options_in)) {
   const config::QnAOptions& o = options;
-  const Floats q = scaled_queries(tensors.get("query"), o);
-  score_weight = times_queries(tensors.get("key_weight"), o.in_features, q, o);
   value_weight = tensors.get("value_weight");
   out_weight = tensors.get("out_weight");
   if (o.relative_bias) bias = tensors.get("relative_bias");
   if (o.bias) {
     value_bias = tensors.get("value_bias");
     out_bias = tensors.get("out_bias");
-    // q . key_bias is the same for all taps, so it can stand in the relative bias.
-    const Floats shift = times_queries(tensors.get("key_bias"), 1, q, o);
-    bias.resize(o.kernel_size[0] * o.kernel_size[1] * o.queries * o.heads, 0.0f);
-    for (size_t i = 0; i < bias.size(); ++i) bias[i] += shift[i % shift.size()];
   }
   tap_weights = make_tap_weights(tensors, o);
-  if (norm != nullptr) {
-    // A shift of the scores is the same for all taps, and the softmax takes it out again.
-    value_bias.resize(o.features, 0.0f);
-    for (int64_t d = 0; d < o.features; ++d) {
-      double sum = value_bias[d];
-      for (int64_t c = 0; c < o.in_features; ++c) {
-        sum += static_cast<double>(norm->bias[c]) * value_weight[c * o.features + d];
-      }
-      value_bias[d] = static_cast<float>(sum);
-    }
-    const int64_t scores = o.queries * o.heads;
-    for (int64_t c = 0; c < o.in_features; ++c) {
-      for (int64_t d = 0; d < o.features; ++d) value_weight[c * o.features + d] *= norm->weight[c];
-      for (int64_t s = 0; s < scores; ++s) score_weight[c * scores + s] *= norm->weight[c];
-    }
-  }
+  fold(tensors.get("query"), tensors.get("key_weight"), norm);
   if (!scale.empty()) {
     for (size_t i = 0; i < out_weight.size(); ++i) out_weight[i] *= scale[i % o.out_features];
     for (size_t i = 0; i < out_bias.size(); ++i) out_bias[i] *= scale[i];
   }
+}
+
+void QnATables::fold(const Floats& query, const Floats& key_weight, const NormWeights* norm) {
+  const config::QnAOptions& o = options;
+  score_weight.resize(o.in_features * o.queries * o.heads);
+  const Floats values = value_weight, shift = value_bias;
+  if (norm != nullptr) value_bias.resize(o.features);
+  ThreadRuntime runtime;
+  kernels::fold_qna_layer<float>(
+      {.in = {.in_features = o.in_features,
+              .queries = o.queries,
+              .heads = o.heads,
+              .head_dim = o.features / o.heads,
+              .normalize = o.normalize_queries,
+              .stop_gradient = o.normalize_stop_gradient,
+              .query = query.data(),
+              .key_weight = key_weight.data(),
+              .value_weight = values.data(),
+              .value_bias = pointer(shift),
+              .norm_scale = norm == nullptr ? nullptr : norm->weight.data(),
+              .norm_shift = norm == nullptr ? nullptr : norm->bias.data()},
+       .score_weight = score_weight.data(),
+       .value_weight = value_weight.data(),
+       .value_bias = value_bias.data()},
+      runtime);
 }
 
 void QnATables::point(kernels::QnALayerArgs<float>& args) const {

@@ -36,6 +36,9 @@ struct QnATables {
   Floats out_bias;             // [out] or empty
   Floats bias;                 // [kh, kw, L, heads] or empty
   Floats tap_weights;          // the same
+
+ private:
+  void fold(const Floats& query, const Floats& key_weight, const NormWeights* norm);
 };
 
 // The window's shape for a map, checked: a map that the window does not fit is a qna::Error.

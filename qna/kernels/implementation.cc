@@ -11,6 +11,7 @@
 
 #include "hwy/highway.h"
 #include "qna/base/error.h"
+#include "qna/kernels/adamw_simd.h"
 #include "qna/kernels/dense_simd.h"
 #include "qna/kernels/mlp_branch_simd.h"
 #include "qna/kernels/network_simd.h"
@@ -58,6 +59,8 @@ std::vector<Implementation> make_list() {
                   &window_self_attention_backward_reference,
                   &mlp_branch_reference<float>,
                   &mlp_branch_backward_reference<float>,
+                  &gradient_square_sum_reference,
+                  &adamw_reference,
                   &convolution_reference,
                   &depthwise_reference,
                   &max_pool_reference,
@@ -84,6 +87,7 @@ std::vector<Implementation> make_list() {
     const QnALayerKernels layer = qna_layer_kernels(row.target);
     const DenseKernels dense = dense_kernels(row.target);
     const MlpBranchKernels branch = mlp_branch_kernels(row.target);
+    const AdamWKernels adamw = adamw_kernels(row.target);
     const QnALayerBackwardKernels back = qna_layer_backward_kernels(row.target);
     const SasaKernels sasa = sasa_kernels(row.target);
     const SasaBackwardKernels sasa_back = sasa_backward_kernels(row.target);
@@ -110,6 +114,8 @@ std::vector<Implementation> make_list() {
          window_self_attention_backward_kernel(row.target).backward,
          branch.forward,
          branch.backward,
+         adamw.gradient_square_sum,
+         adamw.adamw,
          convolution_kernel(row.target).convolution,
          depthwise_kernel(row.target).depthwise,
          pool.max,
@@ -251,6 +257,11 @@ void mlp_branch(const MlpBranchArgs<float>& args, Runtime& runtime) {
 void mlp_branch_backward(const MlpBranchBackwardArgs<float>& args, Runtime& runtime) {
   present(choose().mlp_branch_backward)(args, runtime);
 }
+
+double gradient_square_sum(std::span<const AdamWParameter> parameters, Runtime& runtime) {
+  return present(choose().gradient_square_sum)(parameters, runtime);
+}
+void adamw(const AdamWArgs& args, Runtime& runtime) { present(choose().adamw)(args, runtime); }
 
 void convolution(const ConvolutionArgs& args, Runtime& runtime) {
   choose().convolution(args, runtime);

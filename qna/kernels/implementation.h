@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "qna/kernels/adamw.h"
 #include "qna/kernels/bilinear.h"
 #include "qna/kernels/convolution.h"
 #include "qna/kernels/dense.h"
@@ -52,6 +53,8 @@ struct Implementation {
   void (*window_self_attention_backward)(const WindowSelfAttentionBackwardArgs&, Runtime&);
   void (*mlp_branch)(const MlpBranchArgs<float>&, Runtime&);
   void (*mlp_branch_backward)(const MlpBranchBackwardArgs<float>&, Runtime&);
+  double (*gradient_square_sum)(std::span<const AdamWParameter>, Runtime&);
+  void (*adamw)(const AdamWArgs&, Runtime&);
   void (*convolution)(const ConvolutionArgs&, Runtime&);
   void (*depthwise)(const DepthwiseArgs&, Runtime&);
   void (*max_pool)(const PoolArgs&, Runtime&);

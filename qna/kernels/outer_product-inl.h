@@ -20,17 +20,26 @@ namespace HWY_NAMESPACE {
 // The widest panel of a sum: kTileRows times this many accumulators.
 constexpr int64_t kMaxOuterPanel = std::min<int64_t>(kMaxPanel, 4);
 
-// sum += a^T b of one tile; a: [rows][kTileRows], b: [rows][kVectors vectors].
+// sum += a^T b of one tile, or sum = a^T b if `is_first`; a: [rows][kTileRows], b: [rows][kVectors
+// vectors].
 template <int kVectors>
 HWY_NOINLINE void OuterTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t rows,
-                            float* HWY_RESTRICT sum, int64_t sum_stride) {
+                            float* HWY_RESTRICT sum, int64_t sum_stride, bool is_first) {
   const FloatTag d;
   const int64_t lanes = Lanes();
   FloatVector sums[kTileRows][kVectors];
-  QNA_UNROLL
-  for (int r = 0; r < kTileRows; ++r) {
+  if (is_first) {
     QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, sum + r * sum_stride + v * lanes);
+    for (int r = 0; r < kTileRows; ++r) {
+      QNA_UNROLL
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+    }
+  } else {
+    QNA_UNROLL
+    for (int r = 0; r < kTileRows; ++r) {
+      QNA_UNROLL
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, sum + r * sum_stride + v * lanes);
+    }
   }
   for (int64_t k = 0; k < rows; ++k) {
     FloatVector row[kVectors];
@@ -50,6 +59,18 @@ HWY_NOINLINE void OuterTile(const float* HWY_RESTRICT a, const float* HWY_RESTRI
     QNA_UNROLL
     for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, sum + r * sum_stride + v * lanes);
   }
+}
+
+// The same for a panel of that many vectors.
+HWY_INLINE void OuterTileOf(int64_t vectors, const float* HWY_RESTRICT a,
+                            const float* HWY_RESTRICT b, int64_t rows, float* HWY_RESTRICT sum,
+                            int64_t sum_stride, bool is_first) {
+  if (vectors == 1) OuterTile<1>(a, b, rows, sum, sum_stride, is_first);
+  if (vectors == 2) OuterTile<2>(a, b, rows, sum, sum_stride, is_first);
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+  if (vectors == 3) OuterTile<3>(a, b, rows, sum, sum_stride, is_first);
+  if (vectors == 4) OuterTile<4>(a, b, rows, sum, sum_stride, is_first);
+#endif
 }
 
 // The shape of such a sum. With `ones`, a has one more column that is 1: the last row of the sum is
@@ -77,8 +98,12 @@ class OuterProduct {
     a_ = arena.take<float>(shape_.tiles * kTileRows * kRows);
     b_ = arena.take<float>(shape_.stride() * kRows);
   }
-  // Where the following rows are added: shape.floats() floats. finish() before the next begin().
-  void begin(float* sum) { sum_ = sum; }
+  // Where the following rows are added: shape.floats() floats, which count as 0 if `is_first`.
+  // finish() before the next begin().
+  void begin(float* sum, bool is_first) {
+    sum_ = sum;
+    is_first_ = is_first;
+  }
 
   template <typename A, typename B>
   void add(const A* a, int64_t a_stride, const B* b, int64_t b_stride, int64_t rows) {
@@ -88,12 +113,20 @@ class OuterProduct {
       a += count * a_stride;
       b += count * b_stride;
       rows -= count;
-      if (filled_ == kRows) finish();
+      if (filled_ == kRows) flush();
     }
   }
 
   void finish() {
-    if (filled_ == 0) return;
+    if (filled_ > 0) {
+      flush();
+    } else if (is_first_) {
+      std::fill_n(sum_, shape_.floats(), 0.0f);
+    }
+  }
+
+ private:
+  void flush() {
     const int64_t lanes = Lanes();
     for (int64_t p = 0; p < PanelCount(shape_.vectors, kMaxOuterPanel); ++p) {
       const int64_t begin = PanelBegin(shape_.vectors, p, kMaxOuterPanel);
@@ -102,18 +135,13 @@ class OuterProduct {
       for (int64_t t = 0; t < shape_.tiles; ++t) {
         const float* a = a_ + t * kTileRows * kRows;
         float* sum = sum_ + t * kTileRows * shape_.stride() + begin * lanes;
-        if (vectors == 1) OuterTile<1>(a, b, filled_, sum, shape_.stride());
-        if (vectors == 2) OuterTile<2>(a, b, filled_, sum, shape_.stride());
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-        if (vectors == 3) OuterTile<3>(a, b, filled_, sum, shape_.stride());
-        if (vectors == 4) OuterTile<4>(a, b, filled_, sum, shape_.stride());
-#endif
+        OuterTileOf(vectors, a, b, filled_, sum, shape_.stride(), is_first_);
       }
     }
+    is_first_ = false;
     filled_ = 0;
   }
 
- private:
   // a by tiles of kTileRows columns, b by panels; both padded with 0.
   template <typename A, typename B>
   void pack(const A* a, int64_t a_stride, const B* b, int64_t b_stride, int64_t rows) {
@@ -149,6 +177,7 @@ class OuterProduct {
   float* a_ = nullptr;  // [tiles][kRows][kTileRows]
   float* b_ = nullptr;  // [panels][kRows][panel's columns]
   float* sum_ = nullptr;
+  bool is_first_ = false;
   int64_t filled_ = 0;
 };
 

@@ -76,7 +76,7 @@ class OuterSum {
   void add(int64_t task, int64_t rows, bool first_time) const {
     const int64_t begin = task * panels() / tasks();
     const int64_t end = (task + 1) * panels() / tasks();
-    if (first_time) {
+    if (rows == 0 && first_time) {
       const int64_t columns = panel(end - 1).begin + panel(end - 1).width - panel(begin).begin;
       for (int64_t r = 0; r < shape_.tiles * kTileRows; ++r) {
         std::fill_n(sum_ + r * shape_.stride() + panel(begin).begin, columns, 0.0f);
@@ -84,7 +84,9 @@ class OuterSum {
     }
     for (int64_t k = 0; k < rows; k += kRows) {
       const int64_t count = std::min(kRows, rows - k);
-      for (int64_t p = begin; p < end; ++p) add_panel(panel(p), k, count);
+      for (int64_t p = begin; p < end; ++p) {
+        add_panel(panel(p), k, count, first_time && k == 0);
+      }
     }
   }
 
@@ -95,18 +97,13 @@ class OuterSum {
   static constexpr int64_t kRows = 256;
   static constexpr int64_t kMostTasks = 16;
 
-  void add_panel(const Panel& panel, int64_t k, int64_t count) const {
+  void add_panel(const Panel& panel, int64_t k, int64_t count, bool is_first) const {
     const float* b = panel.data + k * panel.width;
     const int64_t vectors = panel.width / Lanes();
     for (int64_t t = 0; t < shape_.tiles; ++t) {
       const float* a = a_ + (t * capacity_ + k) * kTileRows;
       float* sum = sum_ + t * kTileRows * shape_.stride() + panel.begin;
-      if (vectors == 1) OuterTile<1>(a, b, count, sum, shape_.stride());
-      if (vectors == 2) OuterTile<2>(a, b, count, sum, shape_.stride());
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-      if (vectors == 3) OuterTile<3>(a, b, count, sum, shape_.stride());
-      if (vectors == 4) OuterTile<4>(a, b, count, sum, shape_.stride());
-#endif
+      OuterTileOf(vectors, a, b, count, sum, shape_.stride(), is_first);
     }
   }
 

@@ -13,8 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
-// Partial sums of weight gradients, one set per task, may take this much together.
+// Partial sums of weight gradients, one set per task, may take this much together,
 constexpr int64_t kPartialBytes = 32 << 20;
+// and fewer pixels than these do not pay for a set of their own.
+constexpr int64_t kLeastTaskPixels = 96;
 
 // The ends of the layer's backward pass. In: dz = dy Wo^T, several rows at a time. Out: dx, and the
 // sums x^T d[v | s] and z^T dy, for which z is computed again on the way.
@@ -194,7 +196,9 @@ struct QnALayerEnds {
 
   int64_t most_tasks() const {
     const int64_t bytes = (in_shape.floats() + out_shape.floats()) * int64_t{sizeof(float)};
-    return std::clamp<int64_t>(kPartialBytes / bytes, 4, kMostBackwardTasks);
+    const int64_t pixels = args.shape.batch * args.shape.height * args.shape.width;
+    return std::clamp<int64_t>(std::min(kPartialBytes / bytes, pixels / kLeastTaskPixels), 4,
+                               kMostBackwardTasks);
   }
 
   void carve(ScratchArena& arena) {
@@ -315,13 +319,11 @@ struct QnALayerEnds {
             scores, stride,    args.mask, args.shape.height, args.shape.width};
   }
   Gradient gradient(int64_t task, int worker) {
-    workers[worker].out_product.begin(out_sums[task]);
-    std::fill_n(out_sums[task], out_shape.floats(), 0.0f);
-    std::fill_n(in_sums[task], in_shape.floats(), 0.0f);
+    workers[worker].out_product.begin(out_sums[task], /*is_first=*/true);
     return {*this, workers[worker], step_rows * args.shape.out_width() * layout.value_floats};
   }
-  Sink sink(int64_t task, int worker) {
-    workers[worker].in_product.begin(in_sums[task]);
+  Sink sink(int64_t task, int worker, bool is_first) {
+    workers[worker].in_product.begin(in_sums[task], is_first);
     return {*this, workers[worker]};
   }
 

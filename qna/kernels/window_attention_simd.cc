@@ -133,7 +133,7 @@ struct WindowEnds {
   Gradient gradient(int64_t, int worker) const {
     return {args, out_map, layout.value_floats, query_stride, dz[worker]};
   }
-  Sink sink(int64_t, int) const { return {*this}; }
+  Sink sink(int64_t, int, bool) const { return {*this}; }
 
   const WindowAttentionBackwardArgs<T>& args;
   const PackedLayout& layout;

@@ -26,8 +26,8 @@ namespace HWY_NAMESPACE {
 //     wanted, or null; done(image, row) is told when the row is finished, finish() ends the task.
 //   Ends::drop(image, first, end): false, or the image takes no part, and rows [first, end) of its
 //     gradient are written.
-//   Ends::sink(task, worker): take(image, row, records) gets finished rows of gradients in order;
-//     finish() ends the task.
+//   Ends::sink(task, worker, is_first): take(image, row, records) gets finished rows of gradients in
+//     order; finish() ends the task. is_first: false for the rows between two bands, at the end.
 template <typename Ends>
 void StreamBackward(const WindowShape& s, const PackedLayout& layout, const float* bias,
                     const float* tap_weights, const BackwardTasks& tasks, Ends& ends,
@@ -130,7 +130,7 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
     std::fill_n(part.weight, table_floats, 0.0f);
     auto source = ends.source(worker);
     auto gradient = ends.gradient(task, worker);
-    auto sink = ends.sink(task, worker);
+    auto sink = ends.sink(task, worker, /*is_first=*/true);
     const int64_t first = task / tasks.bands * tasks.images;
     const int64_t band = task % tasks.bands;
     for (int64_t image = first; image < std::min(s.batch, first + tasks.images); ++image) {
@@ -144,7 +144,7 @@ void StreamBackward(const WindowShape& s, const PackedLayout& layout, const floa
   // Rows to which two bands contributed. (Bands mean one image per task.)
   runtime.for_each(tasks.bands == 1 ? 0 : tasks.count, [&](int64_t task, int worker) {
     if (task % tasks.bands == 0 || ends.drop(task / tasks.bands, 0, 0)) return;
-    auto sink = ends.sink(task, worker);
+    auto sink = ends.sink(task, worker, /*is_first=*/false);
     add_edges(tasks, task, parts[task - 1].edges, parts[task].edges, row_floats,
               [&](int64_t row, const float* grads) { sink.take(task / tasks.bands, row, grads); });
     sink.finish();

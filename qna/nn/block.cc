@@ -122,12 +122,7 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& input, const torch::Tensor
 
 // The layer's parameters with the scale and shift of the norm before it and of layer scale inside.
 ops::QnALayerParameters BlockImpl::folded_layer() const {
-  ops::QnALayerParameters p = qna->parameters_for_layer();
-  // A shift of the scores is the same for all taps, and the softmax takes it out again.
-  const torch::Tensor value_shift = torch::einsum("c,chd->hd", {norm1->bias, p.value_weight});
-  p.value_bias = p.value_bias.has_value() ? *p.value_bias + value_shift : value_shift;
-  p.value_weight = p.value_weight * norm1->weight.view({-1, 1, 1});
-  p.score_weight = p.score_weight * norm1->weight.view({-1, 1, 1});
+  ops::QnALayerParameters p = qna->parameters_for_layer(norm1.get());
   if (scale1.defined()) {
     p.out_weight = p.out_weight * scale1;
     if (p.out_bias.has_value()) p.out_bias = *p.out_bias * scale1;

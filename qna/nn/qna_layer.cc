@@ -5,6 +5,7 @@
 
 #include "qna/base/error.h"
 #include "qna/nn/init.h"
+#include "qna/ops/qna_layer_fold.h"
 
 namespace qna::nn {
 namespace {
@@ -67,17 +68,6 @@ void QnAImpl::reset() {
   }
 }
 
-torch::Tensor QnAImpl::normalized_queries() const {
-  const int64_t dim = options_.features / options_.heads;
-  torch::Tensor q = query.view({options_.queries, options_.heads, dim});
-  if (options_.normalize_queries) {
-    torch::Tensor norm = q.norm(2, -1, /*keepdim=*/true);
-    if (options_.normalize_stop_gradient) norm = norm.detach();
-    q = q / (norm + 1e-6);
-  }
-  return q / std::sqrt(static_cast<double>(dim));
-}
-
 std::optional<torch::Tensor> QnAImpl::tap_weights() const {
   const QnAOptions& o = options_;
   const std::array<int64_t, 4> table = {o.kernel_size[0], o.kernel_size[1], o.queries, o.heads};
@@ -101,29 +91,25 @@ std::optional<torch::Tensor> QnAImpl::tap_weights() const {
   return std::nullopt;
 }
 
-ops::QnALayerParameters QnAImpl::parameters_for_layer() const {
-  // Small products on parameters: always at the parameters' precision.
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+ops::QnALayerParameters QnAImpl::parameters_for_layer(const torch::nn::LayerNormImpl* norm) const {
   const QnAOptions& o = options_;
-  const int64_t dim = o.features / o.heads;
-  const torch::Tensor q = normalized_queries();  // [L, heads, dim]
-  const auto by_head = [&](const torch::Tensor& weight) {
-    return weight.view({weight.size(0), o.heads, dim});
+  const auto optional = [](const torch::Tensor& tensor) {
+    return tensor.defined() ? std::make_optional(tensor) : std::nullopt;
   };
-  ops::QnALayerParameters p;
-  p.score_weight = torch::einsum("chd,lhd->clh", {by_head(key_weight), q});
-  p.value_weight = by_head(value_weight);
-  p.out_weight = out_weight.view({o.heads, dim, o.out_features});
-  if (value_bias.defined()) p.value_bias = value_bias.view({o.heads, dim});
-  if (out_bias.defined()) p.out_bias = out_bias;
-  if (relative_bias.defined()) p.bias = relative_bias;
-  if (key_bias.defined()) {
-    // q . key_bias is the same for all taps, so it can stand in the relative bias.
-    const torch::Tensor shift =
-        torch::einsum("hd,lhd->lh", {key_bias.view({o.heads, dim}), q})
-            .expand({o.kernel_size[0], o.kernel_size[1], o.queries, o.heads});
-    p.bias = p.bias.has_value() ? *p.bias + shift : shift;
-  }
+  ops::QnALayerParameters p = ops::fold_qna_layer(
+      {.query = query,
+       .key_weight = key_weight,
+       .key_bias = optional(key_bias),
+       .value_weight = value_weight,
+       .value_bias = optional(value_bias),
+       .norm_scale = norm == nullptr ? std::nullopt : optional(norm->weight),
+       .norm_shift = norm == nullptr ? std::nullopt : optional(norm->bias),
+       .heads = o.heads,
+       .normalize = o.normalize_queries,
+       .stop_gradient = o.normalize_stop_gradient});
+  p.out_weight = out_weight.view({o.heads, o.features / o.heads, o.out_features});
+  p.out_bias = optional(out_bias);
+  p.bias = optional(relative_bias);
   p.tap_weights = tap_weights();
   return p;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <torch/nn/cloneable.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
@@ -34,8 +35,10 @@ class QnAImpl : public torch::nn::Cloneable<QnAImpl> {
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
 
-  // What the operator takes, made from the parameters below.
-  ops::QnALayerParameters parameters_for_layer() const;
+  // What the operator takes, made from the parameters below. norm: a LayerNorm before the layer,
+  // whose scale and shift go into them; or null.
+  ops::QnALayerParameters parameters_for_layer(
+      const torch::nn::LayerNormImpl* norm = nullptr) const;
   const QnAOptions& options() const { return options_; }
   const ops::WindowGeometry& geometry() const { return geometry_; }
 
@@ -50,7 +53,6 @@ class QnAImpl : public torch::nn::Cloneable<QnAImpl> {
   torch::Tensor attention_scale;  // [kh, kw, queries, heads] or [queries, heads], or undefined
 
  private:
-  torch::Tensor normalized_queries() const;
   std::optional<torch::Tensor> tap_weights() const;
 
   QnAOptions options_;  // with all defaults filled in

@@ -18,6 +18,14 @@ bool wants_gradient(std::initializer_list<at::Tensor> tensors,
 
 variable_list differentiable_gradients(const variable_list& inputs, const at::Tensor& grad_out,
                                        const std::function<at::Tensor(const variable_list&)>& run) {
+  return differentiable_gradients(
+      inputs, variable_list{grad_out},
+      [&](const variable_list& in) { return variable_list{run(in)}; });
+}
+
+variable_list differentiable_gradients(
+    const variable_list& inputs, const variable_list& grad_outs,
+    const std::function<variable_list(const variable_list&)>& run) {
   variable_list stand_ins;
   variable_list wanted;
   for (const at::Tensor& input : inputs) {
@@ -26,7 +34,7 @@ variable_list differentiable_gradients(const variable_list& inputs, const at::Te
     if (has) wanted.push_back(stand_ins.back());
   }
   const variable_list found =
-      torch::autograd::grad({run(stand_ins)}, wanted, {grad_out}, /*retain_graph=*/true,
+      torch::autograd::grad(run(stand_ins), wanted, grad_outs, /*retain_graph=*/true,
                             /*create_graph=*/true, /*allow_unused=*/true);
   variable_list gradients;
   size_t next = 0;

@@ -27,6 +27,9 @@ inline OptionalTensor or_nothing(const at::Tensor& tensor) {
 // Gradients of run(inputs) with respect to `inputs` (undefined ones get none), as a graph that can
 // be differentiated again. run gets a stand-in for every input, so that inputs that are equal, or
 // computed from each other, are told apart.
+variable_list differentiable_gradients(
+    const variable_list& inputs, const variable_list& grad_outs,
+    const std::function<variable_list(const variable_list&)>& run);
 variable_list differentiable_gradients(const variable_list& inputs, const at::Tensor& grad_out,
                                        const std::function<at::Tensor(const variable_list&)>& run);
 

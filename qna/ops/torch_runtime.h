@@ -12,14 +12,27 @@
 
 namespace qna::ops {
 
+// Scratch memory stays with the calling thread for its next kernel: memory fresh from the system
+// would be cleared page by page in every call.
 class TorchRuntime : public Runtime {
  public:
+  TorchRuntime() = default;
+  TorchRuntime(const TorchRuntime&) = delete;
+  TorchRuntime& operator=(const TorchRuntime&) = delete;
+  ~TorchRuntime() override {
+    if (scratch_.defined()) kept() = std::move(scratch_);
+  }
+
   int workers() const override { return workers_; }
 
   void* scratch(size_t bytes) override {
     // One cache line more than asked for: at::empty promises 64 bytes today, not in its contract.
-    const size_t size = bytes + kScratchAlignment;
-    scratch_ = at::empty({static_cast<int64_t>(size)}, at::kByte);
+    const auto size = static_cast<int64_t>(bytes + kScratchAlignment);
+    scratch_ = std::move(kept());  // so that a kernel within a kernel would take its own
+    if (!scratch_.defined() || scratch_.numel() < size) {
+      scratch_.reset();
+      scratch_ = at::empty({size}, at::kByte);
+    }
     const auto start = reinterpret_cast<uintptr_t>(scratch_.data_ptr());
     return reinterpret_cast<void*>((start + kScratchAlignment - 1) / kScratchAlignment *
                                    kScratchAlignment);
@@ -37,6 +50,11 @@ class TorchRuntime : public Runtime {
   }
 
  private:
+  static at::Tensor& kept() {
+    thread_local at::Tensor tensor;
+    return tensor;
+  }
+
   const int workers_ = at::in_parallel_region() ? 1 : at::get_num_threads();
   at::Tensor scratch_;
 };

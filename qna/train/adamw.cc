@@ -4,11 +4,15 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <cmath>
+
 #include "qna/base/error.h"
+#include "qna/ops/torch_runtime.h"
 
 namespace qna::train {
 
-AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options) : options_(options) {
+AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema)
+    : options_(options), average_decay_(ema == nullptr ? 0 : ema->decay()) {
   for (const ParameterGroup& group : options.groups) {
     const double decay = group.weight_decay < 0 ? options.weight_decay : group.weight_decay;
     groups_.push_back({group.match, group.lr_scale, decay, {}});
@@ -24,6 +28,10 @@ AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options) : options
     groups_[group].members.push_back(parameters_.size());
     names_.push_back(item.key());
     parameters_.push_back(item.value());
+    check(item.value().is_contiguous() && item.value().scalar_type() == torch::kFloat &&
+              item.value().is_cpu(),
+          "AdamW: '{}' must be a contiguous float32 tensor on the CPU", item.key());
+    averages_.push_back(ema == nullptr ? torch::Tensor() : ema->mean_of(item.value()));
     exp_avg_.push_back(torch::zeros_like(item.value()));
     exp_avg_sq_.push_back(torch::zeros_like(item.value()));
     steps_.push_back(torch::zeros({}, torch::kFloat));
@@ -36,24 +44,47 @@ AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options) : options
   }
 }
 
-void AdamW::step(double lr) {
-  torch::NoGradGuard no_grad;
-  for (const Group& group : groups_) {
-    std::vector<torch::Tensor> parameters, gradients, exp_avg, exp_avg_sq, steps;
-    for (const size_t i : group.members) {
-      if (!parameters_[i].grad().defined()) continue;
-      parameters.push_back(parameters_[i]);
-      gradients.push_back(parameters_[i].grad());
-      exp_avg.push_back(exp_avg_[i]);
-      exp_avg_sq.push_back(exp_avg_sq_[i]);
-      steps_[i] += 1;
-      steps.push_back(steps_[i]);
+std::vector<kernels::AdamWParameter> AdamW::arrays(std::vector<torch::Tensor>& held) const {
+  std::vector<kernels::AdamWParameter> arrays;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const torch::Tensor& gradient = parameters_[i].grad();
+    const float* data = nullptr;
+    if (gradient.defined()) {
+      held.push_back(gradient.contiguous());
+      data = held.back().const_data_ptr<float>();
     }
-    if (parameters.empty()) continue;
-    at::_fused_adamw_(parameters, gradients, exp_avg, exp_avg_sq, /*max_exp_avg_sqs=*/{}, steps,
-                      lr * group.lr_scale, options_.betas[0], options_.betas[1], group.weight_decay,
-                      options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+    arrays.push_back({.count = parameters_[i].numel(),
+                      .weight = parameters_[i].data_ptr<float>(),
+                      .gradient = data,
+                      .mean = exp_avg_[i].data_ptr<float>(),
+                      .square_mean = exp_avg_sq_[i].data_ptr<float>(),
+                      .average = averages_[i].defined() ? averages_[i].data_ptr<float>() : nullptr,
+                      .lr = 0,
+                      .decay = 0,
+                      .step = 0});
   }
+  return arrays;
+}
+
+void AdamW::step(double lr, double gradient_factor) {
+  std::vector<torch::Tensor> held;
+  std::vector<kernels::AdamWParameter> parameters = arrays(held);
+  for (const Group& group : groups_) {
+    for (const size_t i : group.members) {
+      float& step = *steps_[i].data_ptr<float>();
+      if (parameters[i].gradient != nullptr) step += 1;
+      parameters[i].lr = lr * group.lr_scale;
+      parameters[i].decay = group.weight_decay;
+      parameters[i].step = static_cast<int64_t>(step);
+    }
+  }
+  ops::TorchRuntime runtime;
+  kernels::adamw({.parameters = parameters,
+                  .betas = {options_.betas[0], options_.betas[1]},
+                  .epsilon = options_.epsilon,
+                  .gradient_factor = gradient_factor,
+                  .average_decay = average_decay_},
+                 runtime);
 }
 
 void AdamW::zero_grad() {
@@ -61,20 +92,9 @@ void AdamW::zero_grad() {
 }
 
 double AdamW::gradient_norm() const {
-  double sum = 0;
-  for (const torch::Tensor& parameter : parameters_) {
-    if (!parameter.grad().defined()) continue;
-    const double norm = parameter.grad().detach().norm().item<double>();
-    sum += norm * norm;
-  }
-  return std::sqrt(sum);
-}
-
-void AdamW::scale_gradients(double factor) {
-  torch::NoGradGuard no_grad;
-  for (torch::Tensor& parameter : parameters_) {
-    if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
-  }
+  std::vector<torch::Tensor> held;
+  ops::TorchRuntime runtime;
+  return std::sqrt(kernels::gradient_square_sum(arrays(held), runtime));
 }
 
 std::vector<std::pair<std::string, torch::Tensor>> AdamW::state() const {

@@ -1,4 +1,5 @@
-// AdamW (Loshchilov and Hutter 2019) over LibTorch's fused update: one pass over each parameter.
+// AdamW (Loshchilov and Hutter 2019): one pass over the parameters for the norm of the gradients,
+// one for clipping, the step and the running mean of the weights.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -7,22 +8,25 @@
 #include <string>
 #include <vector>
 
+#include "qna/kernels/adamw.h"
 #include "qna/recipe/recipe.h"
+#include "qna/train/ema.h"
 
 namespace qna::train {
 
 class AdamW {
  public:
   // Throws qna::Error when a group's pattern fits no parameter.
-  AdamW(const torch::nn::Module& model, const Optimizer& options);
+  // ema: moved by every step as well, or null; outlives this.
+  AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema = nullptr);
 
-  // lr: of this step, before the groups' scales. Parameters without a gradient stay as they are.
-  void step(double lr);
+  // lr: of this step, before the groups' scales; gradient_factor: of all gradients, such as to clip
+  // them. Parameters without a gradient stay as they are.
+  void step(double lr, double gradient_factor = 1);
   void zero_grad();
 
   // The norm of all gradients together; infinity or NaN where one is not finite.
   double gradient_norm() const;
-  void scale_gradients(double factor);
 
   // "optimizer/exp_avg/<parameter>" and so on: what a checkpoint holds. load_state throws
   // qna::Error where a tensor is missing or has another size.
@@ -40,12 +44,17 @@ class AdamW {
     double weight_decay;
     std::vector<size_t> members;  // of parameters_
   };
+  // What the kernel takes; `held` keeps gradients that had to be laid out anew.
+  std::vector<kernels::AdamWParameter> arrays(std::vector<torch::Tensor>& held) const;
+
   Optimizer options_;
+  double average_decay_ = 0;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> exp_avg_;
   std::vector<torch::Tensor> exp_avg_sq_;
-  std::vector<torch::Tensor> steps_;  // one number each, as the fused update wants it
+  std::vector<torch::Tensor> averages_;  // of the running mean, or undefined
+  std::vector<torch::Tensor> steps_;     // one number each
   std::vector<Group> groups_;
 };
 

@@ -108,23 +108,64 @@ TEST(AdamW, GradientNorm) {
   model->weight.mutable_grad() = torch::tensor({{3.0f, 0.0f}});
   model->bias.mutable_grad() = torch::tensor({4.0f});
   EXPECT_DOUBLE_EQ(optimizer.gradient_norm(), 5);
-  optimizer.scale_gradients(0.5);
-  EXPECT_DOUBLE_EQ(optimizer.gradient_norm(), 2.5);
   model->bias.mutable_grad() = torch::tensor({INFINITY});
   EXPECT_FALSE(std::isfinite(optimizer.gradient_norm()));
   model->bias.mutable_grad() = torch::tensor({NAN});
   EXPECT_FALSE(std::isfinite(optimizer.gradient_norm()));
 }
 
+TEST(AdamW, ClipsByAFactor) {
+  torch::nn::Linear a(3, 2), b(3, 2);
+  {
+    torch::NoGradGuard no_grad;
+    b->weight.copy_(a->weight);
+  }
+  AdamW first(*a, {}), second(*b, {});
+  for (int step = 0; step < 3; ++step) {
+    const torch::Tensor gradient = torch::randn({2, 3});
+    a->weight.mutable_grad() = gradient;
+    b->weight.mutable_grad() = gradient * 0.25;
+    first.step(0.01, 0.25);
+    second.step(0.01);
+  }
+  EXPECT_TRUE(torch::equal(a->weight, b->weight));
+  EXPECT_TRUE(a->weight.grad().defined());
+}
+
+TEST(AdamW, GradientsMayLieInAnyOrder) {
+  torch::nn::Linear a(3, 2), b(3, 2);
+  {
+    torch::NoGradGuard no_grad;
+    b->weight.copy_(a->weight);
+  }
+  AdamW first(*a, {}), second(*b, {});
+  const torch::Tensor gradient = torch::randn({3, 2}).t();
+  a->weight.mutable_grad() = gradient;
+  b->weight.mutable_grad() = gradient.contiguous();
+  EXPECT_DOUBLE_EQ(first.gradient_norm(), second.gradient_norm());
+  first.step(0.01);
+  second.step(0.01);
+  EXPECT_TRUE(torch::equal(a->weight, b->weight));
+}
+
+// With and without a gradient.
 TEST(Ema, IsTheRunningMean) {
   torch::nn::Linear model(1, 1);
-  torch::NoGradGuard no_grad;
-  model->weight.fill_(1);
   Ema ema(*model, 0.75);
-  model->weight.fill_(3);
-  ema.update();  // 0.75 * 1 + 0.25 * 3
-  model->weight.fill_(5);
-  ema.update();  // 0.75 * 1.5 + 0.25 * 5
+  AdamW optimizer(*model, {}, &ema);
+  const auto step = [&](float weight) {  // lr 0: as if a step had led there
+    torch::NoGradGuard no_grad;
+    model->weight.fill_(weight);
+    optimizer.step(0);
+  };
+  {
+    torch::NoGradGuard no_grad;
+    model->weight.fill_(1);
+    ema.mean_of(model->weight).fill_(1);
+  }
+  step(3);  // 0.75 * 1 + 0.25 * 3
+  model->weight.mutable_grad() = torch::tensor({{7.0f}});
+  step(5);  // 0.75 * 1.5 + 0.25 * 5
   ema.swap();
   EXPECT_FLOAT_EQ(model->weight.item<float>(), 2.375f);
   ema.swap();
@@ -135,7 +176,7 @@ TEST(Ema, OffDoesNothing) {
   torch::nn::Linear model(1, 1);
   Ema ema(*model, 0);
   const torch::Tensor before = model->weight.detach().clone();
-  ema.update();
+  EXPECT_FALSE(ema.mean_of(model->weight).defined());
   ema.swap();
   EXPECT_TRUE(torch::equal(before, model->weight));
   EXPECT_TRUE(ema.tensors().empty());

@@ -12,9 +12,11 @@ Ema::Ema(const torch::nn::Module& model, double decay) : decay_(decay) {
   }
 }
 
-void Ema::update() {
-  torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < means_.size(); ++i) means_[i].lerp_(weights_[i], 1 - decay_);
+torch::Tensor Ema::mean_of(const torch::Tensor& parameter) const {
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i].is_same(parameter)) return means_[i];
+  }
+  return {};
 }
 
 void Ema::swap() {

@@ -49,8 +49,8 @@ class Trainer {
         options_(options),
         watcher_(watcher),
         stop_(stop),
-        optimizer_(task.model(), recipe.optimizer),
-        ema_(task.model(), recipe.ema) {}
+        ema_(task.model(), recipe.ema),
+        optimizer_(task.model(), recipe.optimizer, &ema_) {}
 
   TrainResult run() {
     open();
@@ -182,9 +182,8 @@ class Trainer {
     const double lr = recipe_.full_lr() * factor;
     const bool good = std::isfinite(loss) && std::isfinite(norm);
     if (good) {
-      if (recipe_.clip > 0 && norm > recipe_.clip) optimizer_.scale_gradients(recipe_.clip / norm);
-      optimizer_.step(lr);
-      ema_.update();
+      const bool clip = recipe_.clip > 0 && norm > recipe_.clip;
+      optimizer_.step(lr, clip ? recipe_.clip / norm : 1);
       state_.loss_sum += loss * static_cast<double>(images);
       state_.images += images;
     } else {
@@ -263,8 +262,8 @@ class Trainer {
   const TrainOptions& options_;
   const Watcher& watcher_;
   const std::atomic<bool>& stop_;
-  AdamW optimizer_;
   Ema ema_;
+  AdamW optimizer_;
   std::unique_ptr<GradientMean> gradients_;
   RunState state_;
   std::unique_ptr<RunLog> log_;  // of the first process

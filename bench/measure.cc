@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 
+#include "qna/ops/torch_runtime.h"
+
 namespace qna::bench {
 namespace {
 
@@ -62,7 +64,11 @@ void count_allocations() {
 
 int64_t allocated_bytes() { return current; }
 int64_t peak_allocated_bytes() { return peak; }
-void reset_peak() { peak = current.load(); }
+int64_t start_peak() {
+  ops::TorchRuntime::release_scratch();
+  peak = current.load();
+  return peak;
+}
 
 std::vector<Measurement> measure(const std::vector<Subject>& subjects, int rounds) {
   std::vector<Measurement> results(subjects.size());
@@ -70,8 +76,7 @@ std::vector<Measurement> measure(const std::vector<Subject>& subjects, int round
   std::vector<int> repeats(subjects.size());
   for (size_t i = 0; i < subjects.size(); ++i) {
     subjects[i].run();
-    const int64_t before = allocated_bytes();
-    reset_peak();
+    const int64_t before = start_peak();
     const double once = milliseconds(subjects[i].run);
     results[i].peak_bytes = peak_allocated_bytes() - before;
     repeats[i] = std::clamp(static_cast<int>(20.0 / std::max(once, 0.01)), 1, 20);

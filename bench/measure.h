@@ -27,8 +27,9 @@ std::vector<Measurement> measure(const std::vector<Subject>& subjects, int round
 // LibTorch's CPU allocator with a counter. Installed for the whole process by the first call.
 void count_allocations();
 int64_t allocated_bytes();
-// Highest allocated_bytes() since the last reset, which sets it to the current value.
+// Highest allocated_bytes() since the last start, which returns what is allocated then, without the
+// scratch memory that kernels keep between calls.
+int64_t start_peak();
 int64_t peak_allocated_bytes();
-void reset_peak();
 
 }  // namespace qna::bench

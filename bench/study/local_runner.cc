@@ -57,8 +57,7 @@ class LocalRunner final : public Runner {
 
   void count_memory(Row& row) {
     forget_gradients();
-    const int64_t before = allocated_bytes();
-    reset_peak();
+    const int64_t before = start_peak();
     run();
     row.peak_bytes = peak_allocated_bytes() - before;
     const auto map = static_cast<int64_t>(problem_->x.nbytes());  // the answer is as large

@@ -47,5 +47,25 @@ struct Product {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Product, Operator, Product);
 
+// Rows and columns of sizes from 1e-8 to 1e8: each element is near by the size of its own terms.
+TEST(Product, EveryElementIsNearByItsOwnTerms) {
+  for (Product::Problem p : {ProductProblem(7, 64, 33), {13, 700, 70}, {50, 3, 5}}) {
+    const auto size = [](int64_t i) { return std::pow(10.0f, static_cast<float>(i * 5 % 17 - 8)); };
+    for (int64_t i = 0; i < p.rows * p.inner; ++i) p.a[i] *= size(i / p.inner);
+    for (int64_t i = 0; i < p.inner * p.columns; ++i) p.b[i] *= size(i % p.columns);
+    ProductProblem sizes = p;
+    for (float& cell : sizes.a) cell = std::abs(cell);
+    for (float& cell : sizes.b) cell = std::abs(cell);
+    const std::vector<double> expected = by_reference(p).cells(), terms = by_reference(sizes).cells();
+    for_each_simd([&] {
+      const std::vector<double> found = p.run().cells();
+      for (size_t i = 0; i < found.size(); ++i) {
+        ASSERT_NEAR(found[i], expected[i], static_cast<double>(p.inner + 2) * 0x1p-24 * terms[i])
+            << p.text() << ", element " << i;
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace qna::kernels::testing

@@ -115,5 +115,35 @@ TEST(WindowAttention, GradientsDoNotDependOnOtherImages) {
   });
 }
 
+// Features of sizes from 1e-8 to 1e8: each element is near by the size of the values it is made of.
+TEST(WindowAttention, EveryElementIsNearByItsOwnValues) {
+  for (const WindowRow& row : kWindowRows) {
+    WindowProblem<float> p(row.shape, {.mask = true});
+    for (int64_t pixel = 0; pixel < p.pixels(); ++pixel)
+      for (int64_t head = 0; head < p.shape.heads; ++head)
+        for (int64_t d = 0; d < p.shape.head_dim; ++d) {
+          const auto feature = static_cast<float>((head * p.shape.head_dim + d) * 5 % 17 - 8);
+          p.values[p.value_index(pixel, head, d)] *= std::pow(10.0f, feature);
+        }
+    WindowProblem<float> sizes = p;
+    for (float& cell : sizes.values) cell = std::abs(cell);
+    for (float& cell : sizes.tap_weights) cell = std::abs(cell);
+    const auto by_plain_loops = [](const WindowProblem<float>& problem) {
+      ForcedImplementation forced("reference");
+      return problem.forward().cells();
+    };
+    const std::vector<double> expected = by_plain_loops(p), terms = by_plain_loops(sizes);
+    // Exponentials are good to a few units in the last place; each tap rounds twice.
+    const double rounding = static_cast<double>(2 * p.shape.taps() * p.shape.queries + 32) * 0x1p-24;
+    for_each_simd([&] {
+      const std::vector<double> found = p.forward().cells();
+      for (size_t i = 0; i < found.size(); ++i) {
+        ASSERT_NEAR(found[i], expected[i], rounding * terms[i] + 1e-37)
+            << row.what << " " << p.text() << ", element " << i;
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace qna::kernels::testing

@@ -23,6 +23,9 @@ class TorchRuntime : public Runtime {
     if (scratch_.defined()) kept() = std::move(scratch_);
   }
 
+  // Gives back what this thread keeps.
+  static void release_scratch() { kept().reset(); }
+
   int workers() const override { return workers_; }
 
   void* scratch(size_t bytes) override {

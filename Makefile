@@ -11,7 +11,7 @@ define cmake
 	@cmake --build --preset $(1) $(if $(2),--target $(2))
 endef
 
-.PHONY: help setup build qna demo test bench asan tsan check clean distclean
+.PHONY: help setup build qna demo test wheel bench asan tsan check clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,10 @@ test: build ## build and run all tests, the torch-free ones also under sanitizer
 	@ctest --preset release --output-junit tests.xml
 	@$(MAKE) asan
 	@tools/skipped build/release/tests.xml build/asan/tests.xml
+
+wheel: ## build the Python package as a wheel, into build/wheel
+	@tools/setup
+	@tools/wheel
 
 bench: setup ## run the full timing tables: window sizes, then the models' layers
 	$(call cmake,release,qna qna-bench)

@@ -14,8 +14,8 @@
 namespace qna::bench {
 namespace {
 
-// Other networks that classify images of 224 x 224 pixels: those of the paper's table of throughput,
-// and some of today that are made for CPUs and phones.
+// Other networks that classify images of 224 x 224 pixels: those of the paper's table of
+// throughput, and some of today that are made for CPUs and phones.
 const char* const kRivals[] = {"resnet50",
                                "deit_small_patch16_224",
                                "swin_tiny_patch4_window7_224",

@@ -17,8 +17,8 @@ struct ModelBenchOptions {
   int threads = 2;
   // Steps of training (forward, cross entropy, backward, AdamW) instead of inference.
   bool train = false;
-  // eager, compiled, onnxruntime, openvino: the same network; rivals: other networks, in PyTorch and
-  // in OpenVINO. For training only eager and compiled.
+  // eager, compiled, onnxruntime, openvino: the same network; rivals: other networks, in PyTorch
+  // and in OpenVINO. For training only eager and compiled.
   std::vector<std::string> peers;
   int rounds = 7;
   std::string peers_folder;  // bench/peers of the sources

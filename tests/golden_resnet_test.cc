@@ -59,8 +59,7 @@ TEST_P(GoldenResNet, LastMap) {
   const auto [height, width] = GetParam().size;
   const Tensor images = noise("images", {1, height, width, 3}).to(torch::kFloat);
   const Tensor expected =
-      testing::read_safetensors(QNA_GOLDEN_DIR "/resnet.safetensors")
-          .at(GetParam().name);
+      testing::read_safetensors(QNA_GOLDEN_DIR "/resnet.safetensors").at(GetParam().name);
   const Tensor map = model->forward_features(images);
   ASSERT_EQ(map.sizes(), expected.sizes());
   // float32 on both sides, through up to 50 layers.

@@ -266,7 +266,11 @@ def _source_of_pillow(image: PIL.Image.Image) -> _Source:
         raise Error(f"image must have 8 bits per channel, got a Pillow image of mode {image.mode}")
     if 0 in image.size:
         raise Error(f"image must have at least one pixel, got a Pillow image of size {image.size}")
-    return _source_of_array(np.asarray(image.convert("RGB")))
+    try:
+        rgb = image.convert("RGB")  # reads the file, if that has not been done
+    except (OSError, SyntaxError, ValueError) as problem:
+        raise Error(f"image must be a whole Pillow image: {problem}") from None
+    return _source_of_array(np.asarray(rgb))
 
 
 Answer = TypeVar("Answer")

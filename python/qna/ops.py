@@ -442,6 +442,10 @@ def _register_gradient(
             gradients = _gradients_of_composite(form, inputs, grads[:outputs])
         else:
             gradients = by_kernel(grads, inputs, next(saved, None), ctx.needs_input_grad)
+            if any(ctx.needs_input_grad[len(gradients) :]):
+                raise RuntimeError(
+                    f"qna::{name}: its kernel has no gradient of drop_factor; qna.functional.{form.__name__} has"
+                )
         return (*gradients, *[None] * (len(inputs) - len(gradients)))
 
     torch.library.register_autograd(f"qna::{name}", backward, setup_context=setup_context)

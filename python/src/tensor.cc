@@ -40,7 +40,7 @@ std::array<int64_t, kCount> numbers(const Integers& list, const char* name, cons
   if (list.size() != kCount) {
     fail("{}: {} must have {} numbers, got {}", caller, name, kCount, in_brackets(list));
   }
-  std::array<int64_t, kCount> out;
+  std::array<int64_t, kCount> out{};
   std::copy(list.begin(), list.end(), out.begin());
   return out;
 }

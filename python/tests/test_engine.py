@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import json
 import math
 import os
@@ -201,6 +202,8 @@ def test_pillow_images(model):
             model.predict(pillow.new(mode, (4, 4)))
     with pytest.raises(qna.Error, match="image must have at least one pixel"):
         model.predict(pillow.new("RGB", (0, 4)))
+    with pytest.raises(qna.Error, match="image must be a whole Pillow image"):
+        model.predict(pillow.open(io.BytesIO((IMAGES / "large.jpg").read_bytes()[:3000])))
 
 
 def test_top(model):

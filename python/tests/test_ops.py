@@ -286,6 +286,18 @@ def test_gradient_of_the_operator_that_saves_nothing():
             assert torch.equal(a, e)
 
 
+@pytest.mark.parametrize(("name", "place"), [("qna_layer_branch", 14), ("mlp_branch", 7)])
+def test_gradient_of_the_drop_factor(name, place):
+    arguments = make(name, masked=True)
+    values = arguments.fresh()
+    values[place] = values[place].clone().requires_grad_()
+    gradient = torch.autograd.grad(getattr(functional, name)(*values).square().sum(), values[place])[0]
+    expected = torch.autograd.grad(getattr(composite, name)(*values).square().sum(), values[place])[0]
+    torch.testing.assert_close(gradient, expected)
+    with pytest.raises(RuntimeError, match=f"no gradient of drop_factor; qna.functional.{name} has"):
+        getattr(torch.ops.qna, name)(*values).sum().backward()
+
+
 def test_one_tensor_as_two_arguments():
     arguments = make("sasa").fresh()
     q = torch.randn(2, 5, 6, 2, 4, requires_grad=True)

@@ -1,7 +1,7 @@
 """What readers are told works: the Python lines of docs/python.md and of README.md, and the examples."""
 
 import ast
-import importlib.util
+import functools
 import io
 import pathlib
 import re
@@ -73,10 +73,17 @@ def modules_of(code):
     return needed | EXPORT_MODULES | {"torch"} if "export_onnx" in code else needed
 
 
+@functools.cache
+def problem_of(module):
+    """Why a module cannot be imported, or nothing."""
+    done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True, timeout=600)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+
+
 def skip_without(modules):
-    for name in sorted(modules):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
+    for name in sorted(modules - {"qna"}):
+        if problem := problem_of(name):
+            pytest.skip(f"{name} cannot be imported: {problem}")
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ struct AdamWParameter {
   const float* gradient;  // null: only the running mean moves
   float* mean;            // of gradients
   float* square_mean;
-  float* average;   // running mean of the weights, or null
-  double lr;        // of this parameter in this step
-  double decay;     // of the weight: it loses lr * decay of itself
-  int64_t step;     // from 1
+  float* average;  // running mean of the weights, or null
+  double lr;       // of this parameter in this step
+  double decay;    // of the weight: it loses lr * decay of itself
+  int64_t step;    // from 1
 };
 
 struct AdamWArgs {

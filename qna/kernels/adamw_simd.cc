@@ -56,9 +56,8 @@ void AdamW(const AdamWArgs& args, Runtime& runtime) {
   runtime.for_each(static_cast<int64_t>(parts.size()), [&](int64_t task, int) HWY_ATTR {
     const AdamWPart& part = parts[task];
     const AdamWParameter& p = *part.parameter;
-    const auto set = [](double value) HWY_ATTR {
-      return hn::Set(FloatTag(), static_cast<float>(value));
-    };
+    const auto set = [](double value)
+                         HWY_ATTR { return hn::Set(FloatTag(), static_cast<float>(value)); };
     const double correction1 = 1 - std::pow(args.betas[0], p.step);
     const double correction2 = 1 - std::pow(args.betas[1], p.step);
     const FloatVector kept = set(1 - p.lr * p.decay);
@@ -69,9 +68,8 @@ void AdamW(const AdamWArgs& args, Runtime& runtime) {
     const FloatVector share2 = set(1 - args.betas[1]);
     const FloatVector epsilon = set(args.epsilon);
     const FloatVector average_share = set(1 - args.average_decay);
-    const auto lerp = [](FloatVector from, FloatVector to, FloatVector share) HWY_ATTR {
-      return hn::MulAdd(share, hn::Sub(to, from), from);
-    };
+    const auto lerp = [](FloatVector from, FloatVector to, FloatVector share)
+                          HWY_ATTR { return hn::MulAdd(share, hn::Sub(to, from), from); };
     ForEachVector(part.count, [&](int64_t i, auto vector) HWY_ATTR {
       const int64_t at = part.begin + i;
       FloatVector weight = vector.load(p.weight + at);

@@ -56,7 +56,8 @@ TEST(Product, EveryElementIsNearByItsOwnTerms) {
     ProductProblem sizes = p;
     for (float& cell : sizes.a) cell = std::abs(cell);
     for (float& cell : sizes.b) cell = std::abs(cell);
-    const std::vector<double> expected = by_reference(p).cells(), terms = by_reference(sizes).cells();
+    const std::vector<double> expected = by_reference(p).cells(),
+                              terms = by_reference(sizes).cells();
     for_each_simd([&] {
       const std::vector<double> found = p.run().cells();
       for (size_t i = 0; i < found.size(); ++i) {

@@ -88,12 +88,13 @@ void fold_qna_layer(const QnALayerFoldArgs<T>& args, Runtime& runtime) {
       for (int64_t l = 0; l < in.queries; ++l)
         for (int64_t h = 0; h < in.heads; ++h) {
           const int64_t at = h * in.head_dim;
-          *scores++ = scale * dot(in.key_weight + c * features + at, q + l * features + at,
-                                  in.head_dim);
+          *scores++ =
+              scale * dot(in.key_weight + c * features + at, q + l * features + at, in.head_dim);
         }
       if (!norm) continue;
       const T* values = in.value_weight + c * features;
-      for (int64_t f = 0; f < features; ++f) args.value_weight[c * features + f] = scale * values[f];
+      for (int64_t f = 0; f < features; ++f)
+        args.value_weight[c * features + f] = scale * values[f];
       add(biases + task * features, in.norm_shift[c], values, features);
     }
   });

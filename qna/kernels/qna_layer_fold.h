@@ -19,9 +19,9 @@ namespace qna::kernels {
 template <typename T>
 struct QnALayerFold {
   int64_t in_features, queries, heads, head_dim;
-  bool normalize;      // whether queries are divided by their lengths
-  bool stop_gradient;  // whether those count as constant
-  const T* query;      // [L, heads, dim]
+  bool normalize;         // whether queries are divided by their lengths
+  bool stop_gradient;     // whether those count as constant
+  const T* query;         // [L, heads, dim]
   const T* key_weight;    // [in, heads, dim]
   const T* value_weight;  // [in, heads, dim]
   const T* value_bias;    // [heads, dim] or null: 0

@@ -61,23 +61,25 @@ struct FoldProblem : FoldOptions {
         value_grad("value", values()), scale_grad("scale", norm ? in : 0),
         shift_grad("shift", norm ? in : 0);
     ThreadRuntime runtime(workers);
-    fold_qna_layer_backward<T>({inputs(), scores.data(), or_null(value), or_null(bias_grad),
-                                query_grad.data(), key.data(), value_grad.data(),
-                                scale_grad.data(), shift_grad.data()},
-                               runtime);
-    return {{}, {query_grad.take(), key.take(), value_grad.take(), scale_grad.take(),
-                 shift_grad.take()}};
+    fold_qna_layer_backward<T>(
+        {inputs(), scores.data(), or_null(value), or_null(bias_grad), query_grad.data(), key.data(),
+         value_grad.data(), scale_grad.data(), shift_grad.data()},
+        runtime);
+    return {
+        {},
+        {query_grad.take(), key.take(), value_grad.take(), scale_grad.take(), shift_grad.take()}};
   }
 
   std::vector<T> query, key_weight, value_weight, value_bias, scale, shift;
 };
 
-const FoldOptions kOptions[] = {{.in = 5, .queries = 2, .heads = 3, .dim = 4},
-          {.in = 70, .queries = 3, .heads = 2, .dim = 17, .bias = false},
-          {.in = 33, .queries = 1, .heads = 1, .dim = 9, .norm = false},
-          {.in = 6, .queries = 2, .heads = 2, .dim = 3, .normalize = false},
-          {.in = 6, .queries = 2, .heads = 2, .dim = 8, .stop_gradient = true},
-          {.in = 1, .queries = 1, .heads = 1, .dim = 1, .norm = false, .bias = false}};
+const FoldOptions kOptions[] = {
+    {.in = 5, .queries = 2, .heads = 3, .dim = 4},
+    {.in = 70, .queries = 3, .heads = 2, .dim = 17, .bias = false},
+    {.in = 33, .queries = 1, .heads = 1, .dim = 9, .norm = false},
+    {.in = 6, .queries = 2, .heads = 2, .dim = 3, .normalize = false},
+    {.in = 6, .queries = 2, .heads = 2, .dim = 8, .stop_gradient = true},
+    {.in = 1, .queries = 1, .heads = 1, .dim = 1, .norm = false, .bias = false}};
 
 TEST(QnALayerFold, IsItsFormula) {
   for (const FoldOptions& options : kOptions) {

@@ -134,7 +134,8 @@ TEST(WindowAttention, EveryElementIsNearByItsOwnValues) {
     };
     const std::vector<double> expected = by_plain_loops(p), terms = by_plain_loops(sizes);
     // Exponentials are good to a few units in the last place; each tap rounds twice.
-    const double rounding = static_cast<double>(2 * p.shape.taps() * p.shape.queries + 32) * 0x1p-24;
+    const double rounding =
+        static_cast<double>(2 * p.shape.taps() * p.shape.queries + 32) * 0x1p-24;
     for_each_simd([&] {
       const std::vector<double> found = p.forward().cells();
       for (size_t i = 0; i < found.size(); ++i) {

@@ -26,7 +26,8 @@ namespace HWY_NAMESPACE {
 //     wanted, or null; done(image, row) is told when the row is finished, finish() ends the task.
 //   Ends::drop(image, first, end): false, or the image takes no part, and rows [first, end) of its
 //     gradient are written.
-//   Ends::sink(task, worker, is_first): take(image, row, records) gets finished rows of gradients in
+//   Ends::sink(task, worker, is_first): take(image, row, records) gets finished rows of gradients
+//   in
 //     order; finish() ends the task. is_first: false for the rows between two bands, at the end.
 template <typename Ends>
 void StreamBackward(const WindowShape& s, const PackedLayout& layout, const float* bias,

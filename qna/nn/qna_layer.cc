@@ -96,17 +96,17 @@ ops::QnALayerParameters QnAImpl::parameters_for_layer(const torch::nn::LayerNorm
   const auto optional = [](const torch::Tensor& tensor) {
     return tensor.defined() ? std::make_optional(tensor) : std::nullopt;
   };
-  ops::QnALayerParameters p = ops::fold_qna_layer(
-      {.query = query,
-       .key_weight = key_weight,
-       .key_bias = optional(key_bias),
-       .value_weight = value_weight,
-       .value_bias = optional(value_bias),
-       .norm_scale = norm == nullptr ? std::nullopt : optional(norm->weight),
-       .norm_shift = norm == nullptr ? std::nullopt : optional(norm->bias),
-       .heads = o.heads,
-       .normalize = o.normalize_queries,
-       .stop_gradient = o.normalize_stop_gradient});
+  ops::QnALayerParameters p =
+      ops::fold_qna_layer({.query = query,
+                           .key_weight = key_weight,
+                           .key_bias = optional(key_bias),
+                           .value_weight = value_weight,
+                           .value_bias = optional(value_bias),
+                           .norm_scale = norm == nullptr ? std::nullopt : optional(norm->weight),
+                           .norm_shift = norm == nullptr ? std::nullopt : optional(norm->bias),
+                           .heads = o.heads,
+                           .normalize = o.normalize_queries,
+                           .stop_gradient = o.normalize_stop_gradient});
   p.out_weight = out_weight.view({o.heads, o.features / o.heads, o.out_features});
   p.out_bias = optional(out_bias);
   p.bias = optional(relative_bias);

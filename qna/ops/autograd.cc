@@ -18,9 +18,8 @@ bool wants_gradient(std::initializer_list<at::Tensor> tensors,
 
 variable_list differentiable_gradients(const variable_list& inputs, const at::Tensor& grad_out,
                                        const std::function<at::Tensor(const variable_list&)>& run) {
-  return differentiable_gradients(
-      inputs, variable_list{grad_out},
-      [&](const variable_list& in) { return variable_list{run(in)}; });
+  return differentiable_gradients(inputs, variable_list{grad_out},
+                                  [&](const variable_list& in) { return variable_list{run(in)}; });
 }
 
 variable_list differentiable_gradients(

@@ -64,9 +64,7 @@ struct Fold : torch::autograd::Function<Fold> {
       out.push_back(at::empty({in.in_features, heads, in.head_dim}, query.options()));
       out.push_back(at::empty({heads, in.head_dim}, query.options()));
     }
-    const auto data = [&](size_t i) {
-      return i < out.size() ? out[i].data_ptr<float>() : nullptr;
-    };
+    const auto data = [&](size_t i) { return i < out.size() ? out[i].data_ptr<float>() : nullptr; };
     TorchRuntime runtime;
     kernels::fold_qna_layer<float>({in, data(0), data(1), data(2)}, runtime);
     context->save_for_backward(inputs);
@@ -84,17 +82,16 @@ struct Fold : torch::autograd::Function<Fold> {
     variable_list gradients;
     if (at::GradMode::is_enabled()) {  // create_graph: gradients of gradients are wanted
       gradients = differentiable_gradients(saved, grad_outputs, [&](const variable_list& in) {
-        const QnALayerParameters p =
-            fold_qna_layer_composite({.query = in[0],
-                                      .key_weight = in[1],
-                                      .key_bias = or_nothing(in[6]),
-                                      .value_weight = in[2],
-                                      .value_bias = or_nothing(in[3]),
-                                      .norm_scale = or_nothing(in[4]),
-                                      .norm_shift = or_nothing(in[5]),
-                                      .heads = heads,
-                                      .normalize = normalize,
-                                      .stop_gradient = stop_gradient});
+        const QnALayerParameters p = fold_qna_layer_composite({.query = in[0],
+                                                               .key_weight = in[1],
+                                                               .key_bias = or_nothing(in[6]),
+                                                               .value_weight = in[2],
+                                                               .value_bias = or_nothing(in[3]),
+                                                               .norm_scale = or_nothing(in[4]),
+                                                               .norm_shift = or_nothing(in[5]),
+                                                               .heads = heads,
+                                                               .normalize = normalize,
+                                                               .stop_gradient = stop_gradient});
         variable_list out = {p.score_weight};
         if (in[4].defined()) out.insert(out.end(), {p.value_weight, *p.value_bias});
         return out;
@@ -138,7 +135,9 @@ struct Fold : torch::autograd::Function<Fold> {
 
 QnALayerParameters fold_qna_layer_composite(const QnALayerWeights& w) {
   const int64_t dim = w.key_weight.size(1) / w.heads;
-  const auto by_head = [&](const at::Tensor& weight) { return weight.unflatten(-1, {w.heads, dim}); };
+  const auto by_head = [&](const at::Tensor& weight) {
+    return weight.unflatten(-1, {w.heads, dim});
+  };
   at::Tensor q = by_head(w.query);
   if (w.normalize) {
     at::Tensor length = q.norm(2, -1, /*keepdim=*/true);

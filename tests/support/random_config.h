@@ -44,8 +44,9 @@ class RandomConfig {
         .drop_path_downsample = coin(),
         .head = one_of(HeadKind::kQnAv2),
     };
-    // Of many positions, some have four features so near each other that the norm behind the stem multiplies
-    // the rounding of its folded BatchNorm by hundreds. Max-pooling leaves fewer, and further apart.
+    // Of many positions, some have four features so near each other that the norm behind the stem
+    // multiplies the rounding of its folded BatchNorm by hundreds. Max-pooling leaves fewer, and
+    // further apart.
     if (config.stem == StemKind::kConv) config.base_dim = std::max<int64_t>(config.base_dim, 8);
     const bool is_signed = config.attention_scale == AttentionScale::kSigned;
     for (int64_t i = pick(1, 4); i > 0; --i) {

@@ -279,7 +279,7 @@ def halo_attention(x: Value, layer: HaloAttention) -> Value:
     key, value = (cut(linear(x, weight)).reshape(0, -1, keys, heads, dim).transpose(0, 1, 3, 2, 4)
                   for weight in weights[1:])
     absent = cut(graph.filled(0.0, 1, height, width, 1), LOWEST).reshape(-1, 1, 1, keys)
-    bias = graph.constant(layer._bias(queries)) + absent
+    bias = graph.constant(layer.bias_of_block(queries)) + absent
     mixed = attend(query, key, value, dim, bias, 5).transpose(0, 1, 3, 2, 4)
 
     mixed = mixed.reshape(0, tiles[0], tiles[1], queries[0], queries[1], features).transpose(0, 1, 3, 2, 4, 5)

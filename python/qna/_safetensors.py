@@ -59,7 +59,8 @@ def _read_tensor(file: BinaryIO, begin: int, size: int, entry: Any, where: str) 
     dtype, shape, first, end = _parse_entry(entry, where)
     needed = math.prod(shape) * dtype.itemsize
     if not (0 <= first <= end <= size - begin and end - first == needed):
-        raise Error(f"{where}: data_offsets must span {needed} of the file's {size - begin} bytes, got [{first}, {end}]")
+        raise Error(f"{where}: data_offsets must span {needed} of the file's {size - begin} bytes, "
+                    f"got [{first}, {end}]")
     if needed == 0:
         return torch.empty(shape, dtype=dtype)
     data = bytearray(needed)

@@ -100,7 +100,7 @@ class AutoEncoder(Network):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images [B, C, H, W] -> what is left of them, of the same shape."""
-        height, width = x.shape[2:] if self.channels_first else x.shape[1:3]
+        height, width = self._pixels(x, self.config.channels).shape[1:3]
         return self.decode(self.encode(x), height, width)
 
     def encode(self, x: Tensor) -> Tensor:

@@ -187,8 +187,8 @@ class HaloAttention(nn.Module):
         query = query.flatten(3, 4).unflatten(4, (self.heads, dim)).transpose(3, 4)  # [B, down, across, heads, N, dim]
         key, value = (self._tiles(part, down, across).unflatten(4, (self.heads, dim)).transpose(3, 4)
                       for part in (key, value))
-        inside = self._tiles(x.new_zeros(1, height, width, 1), down, across, outside=LOWEST)
-        bias = self._bias(queries) + inside[..., 0][:, :, :, None, None]
+        inside = self._tiles(torch.zeros(1, height, width, 1, device=x.device), down, across, outside=LOWEST)
+        bias = self.bias_of_block(queries) + inside[..., 0][:, :, :, None, None]
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias.to(query.dtype))
 
         mixed = mixed.transpose(3, 4).flatten(4).unflatten(3, queries).transpose(2, 3)
@@ -210,8 +210,8 @@ class HaloAttention(nn.Module):
         x = x.unflatten(2, (across, block_w + 2 * halo_w)).unflatten(1, (down, block_h + 2 * halo_h))
         return x.transpose(2, 3).flatten(3, 4)
 
-    def _bias(self, queries: Pair) -> Tensor:
-        """[heads, queries, keys]"""
+    def bias_of_block(self, queries: Pair) -> Tensor:
+        """The relative bias between `queries`, rows and columns of a block, and its keys: [heads, queries, keys]"""
         table, device = self.relative_bias, self.relative_bias.device
         index = []
         for axis in range(2):

@@ -44,8 +44,8 @@ class _Unpacker:
     def __init__(self, data: memoryview, where: str):
         self.data, self.where, self.at = data, where, 0
 
-    def whole(self) -> Any:
-        value = self.value(0)
+    def whole(self, depth: int = 0) -> Any:
+        value = self.value(depth)
         if self.at != len(self.data):
             raise Error(f"{self.where}: {len(self.data) - self.at} bytes follow the msgpack data")
         return value
@@ -84,14 +84,14 @@ class _Unpacker:
         if kind in self.NUMBERS:
             return self.number(self.NUMBERS[kind])
         if 0xD4 <= kind <= 0xD8:
-            return self.extension(1 << (kind - 0xD4))
+            return self.extension(1 << (kind - 0xD4), depth)
         if kind not in self.SIZES:
             raise Error(f"{self.where}: this is not msgpack data")
         size = self.number(self.SIZES[kind])
         if kind <= 0xC6:
             return self.take(size)
         if kind <= 0xC9:
-            return self.extension(size)
+            return self.extension(size, depth)
         if kind <= 0xDB:
             return self.text(size)
         return self.list(size, depth) if kind <= 0xDD else self.map(size, depth)
@@ -108,11 +108,11 @@ class _Unpacker:
             members[key] = self.value(depth + 1)
         return _joined(members, self.where) if _CHUNKED in members else members
 
-    def extension(self, size: int) -> Tensor:
+    def extension(self, size: int, depth: int) -> Tensor:
         kind = self.number(">b")
         if kind not in (_ARRAY, _SCALAR):
             raise Error(f"{self.where}: an extension's type must be {_ARRAY} or {_SCALAR}, got {kind}")
-        return _array(_Unpacker(self.take(size), self.where).whole(), self.where)
+        return _array(_Unpacker(self.take(size), self.where).whole(depth + 1), self.where)
 
 
 def _items(value: Any) -> list[Any]:

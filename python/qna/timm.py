@@ -109,9 +109,8 @@ class TimmQnAViT(QnAViT):
         self.set_checkpointing(enable)
 
     def no_weight_decay(self) -> set[str]:
-        """Tables and queries, which no product's size depends on."""
-        return {name for name, _ in self.named_parameters()
-                if name.endswith(("relative_bias", "attention_scale", ".query"))}
+        """Tables over the taps of windows."""
+        return {name for name, _ in self.named_parameters() if name.endswith(("relative_bias", "attention_scale"))}
 
     @staticmethod
     def group_matcher(coarse: bool = False) -> dict[str, Any]:

@@ -59,20 +59,20 @@ def load(
         A `QnAViT`, `Detr` or `AutoEncoder` with `labels`, `preprocess`, `name` and `config` of the file.
     """
     if _is_flax(path):
-        metadata, (name, parsed, tensors) = {}, _read_flax(path, config)
-        metadata["name"] = name
-    else:
-        if config is not None:
-            raise Error(f"load: config belongs to flax checkpoints, but {path} is a safetensors file")
+        metadata: dict[str, str] = {}
+        metadata["name"], parsed, tensors = _read_flax(path, config)
+    elif config is None:
         metadata, tensors = _safetensors.read(path)
         parsed = _read_config(metadata, path)
-    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(_TRAINING)}
+    else:
+        raise Error(f"load: config belongs to flax checkpoints, but {path} is a safetensors file")
+    tensors = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor
+               for name, tensor in tensors.items() if not name.startswith(_TRAINING)}
     kept = _change_classes(parsed, tensors, num_classes)
-    tensors = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    if kept:  # the file's names are those of its own classes
+        metadata = {key: text for key, text in metadata.items() if key not in ("labels", "category_ids")}
     model = _filled(parsed, channels_first, tensors, kept, path)
     _read_info(model, metadata, path)
-    if kept:
-        model.labels = None
     return model.to(device=device, dtype=dtype).eval()
 
 
@@ -154,11 +154,12 @@ def _filled(config: Config, channels_first: bool, tensors: Mapping[str, Tensor],
 
 
 def _read_info(model: Network, metadata: Mapping[str, str], path: Path) -> None:
+    given = {key: _json(metadata, key, path) for key in ("labels", "category_ids", "preprocess", "training")}
+    given["preprocess"] = given["preprocess"] or default_preprocess(model.config)
+    _check_info(model.config, given, str(path))
     model.name = metadata.get("name", "")
-    model.labels = _json(metadata, "labels", path)
-    model.category_ids = _json(metadata, "category_ids", path)
-    model.preprocess = _json(metadata, "preprocess", path) or default_preprocess(model.config)
-    model.training_record = _json(metadata, "training", path)
+    model.labels, model.category_ids = given["labels"], given["category_ids"]
+    model.preprocess, model.training_record = given["preprocess"], given["training"]
 
 
 # ---- writing ----
@@ -212,7 +213,7 @@ def metadata_of(
         "preprocess": dict(preprocess or model.preprocess or default_preprocess(config)),
         "training": model.training_record,
     }
-    _check_info(config, given)
+    _check_info(config, given, "save")
     if channels_of(config) not in (1, 3):  # no picture: it is fed by other means
         del given["preprocess"]
     metadata = {"format": _FORMAT, "config": _text(config.to_json())}
@@ -247,7 +248,8 @@ def _stored(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         return tensor
     stored = tensor.to(dtype)
     if not stored.isfinite().all():
-        raise Error(f"save: {name!r} must be finite in {dtype}, got {tensor.flatten()[~stored.isfinite().flatten()][0]}")
+        odd = tensor[~stored.isfinite()][0]
+        raise Error(f"save: {name!r} must be finite in {dtype}, got {odd}")
     return stored
 
 
@@ -268,26 +270,33 @@ def default_preprocess(config: Config) -> dict[str, Any]:
     return {"resize": round(min(crop) * 8 / 7), "crop": crop, "filter": "bicubic", **normalise}
 
 
-def _check_info(config: Config, given: Mapping[str, Any]) -> None:
-    """What must fit the configuration."""
+def _check_info(config: Config, given: Mapping[str, Any], where: str) -> None:
+    """What must fit the configuration; messages begin with `where`."""
     for key, what in (("labels", str), ("category_ids", int)):
         values = given[key]
         if not values:
             continue
+        if not isinstance(values, list) or not all(isinstance(value, what) for value in values):
+            raise Error(f"{where}: {key} must be a list of {what.__name__}, got {values!r}")
         if len(values) != config.classes:
-            raise Error(f"save: {key} must be one for each of the {config.classes} classes, got {len(values)}")
-        if not all(isinstance(value, what) for value in values):
-            raise Error(f"save: {key} must be a list of {what.__name__}, got {values!r}")
+            raise Error(f"{where}: {key} must be one for each of the {config.classes} classes, got {len(values)}")
     preprocess = given["preprocess"]
+    if not isinstance(preprocess, dict):
+        raise Error(f"{where}: preprocess must be an object, got {preprocess!r}")
     keys = ("resize", "longest", "crop", "filter", "mean", "std")
-    unknown = [key for key in preprocess if key not in keys]
-    if unknown:
-        raise Error(f"save: preprocess has the unknown key {unknown[0]!r}; the keys are {', '.join(keys)}")
+    for key in preprocess:
+        if key not in keys:
+            raise Error(f"{where}: preprocess has the unknown key {key!r}; the keys are {', '.join(keys)}")
     channels = channels_of(config)
     for key in ("mean", "std"):
         values = preprocess.get(key, _MEAN)
-        if channels in (1, 3) and (len(values) != channels or not all(math.isfinite(value) for value in values)):
-            raise Error(f"save: preprocess.{key} must be {channels} numbers, one per channel, got {values!r}")
+        if channels in (1, 3) and not _are_numbers(values, channels):
+            raise Error(f"{where}: preprocess.{key} must be {channels} numbers, one per channel, got {values!r}")
     if config.kind == configs.DETECTOR and list(preprocess.get("crop", [0, 0])) != [0, 0]:
-        raise Error("save: a detector looks at whole pictures, so preprocess.crop must be [0, 0], "
+        raise Error(f"{where}: a detector looks at whole pictures, so preprocess.crop must be [0, 0], "
                     f"got {preprocess['crop']!r}")
+
+
+def _are_numbers(values: Any, count: int) -> bool:
+    return isinstance(values, (list, tuple)) and len(values) == count and all(
+        isinstance(value, (int, float)) and math.isfinite(value) for value in values)

@@ -79,8 +79,6 @@ def randomize(model: nn.Module, seed: int) -> nn.Module:
 def random_classifier(seed: int) -> dict[str, Any]:
     """A small configuration with any options."""
     r = random.Random(seed)
-    options = {field.name: field for field in configs.QnAViTConfig.__dataclass_fields__.values()}
-    assert "local_mixer" in options
     config = {
         "image_size": [r.randint(1, 70), r.randint(1, 70)],
         "in_channels": 3,

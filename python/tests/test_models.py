@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import tomllib
 
 import pytest
 import torch
@@ -39,6 +38,7 @@ def test_the_list_is_that_of_the_program():
     {"widths": [8, 16]},
 ])
 def test_defaults_are_those_of_the_program(config, tmp_path):
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     expected = tomllib.loads(run_program("info", path, "--toml"))

@@ -217,6 +217,9 @@ def test_wrong_flax(tmp_path):
         path.write_bytes(data[:size])
         with pytest.raises(qna.Error, match="cut off after"):
             qna.load(path, config=config)
+    path.write_bytes(b"\x81\xa1a" + b"\xc7\x02\x01" * 2000 + b"\0" * 4000)  # extensions inside each other
+    with pytest.raises(qna.Error):
+        qna.load(path, config=config)
     path.write_bytes(data + b"\0")
     with pytest.raises(qna.Error, match="1 bytes follow the msgpack data"):
         qna.load(path, config=config)
@@ -268,6 +271,9 @@ FC = "head.fc.bias"  # [5]
     (lambda h, b: join(changed(h, metadata={"config": "[]"}), b), "the whole must be a table"),
     (lambda h, b: join(changed(h, metadata={"config": '{"stages": [{}], "a": 1}'}), b), "unknown key 'a'"),
     (lambda h, b: join(changed(h, metadata={"format": "qna-2"}), b), "format must be 'qna-1', got 'qna-2'"),
+    (lambda h, b: join(changed(h, metadata={**h["__metadata__"], "labels": "5"}), b), "labels must be a list of str"),
+    (lambda h, b: join(changed(h, metadata={**h["__metadata__"], "labels": '["a"]'}), b), "of the 5 classes, got 1"),
+    (lambda h, b: join(changed(h, metadata={**h["__metadata__"], "preprocess": "[1]"}), b), "must be an object"),
     (lambda h, b: join(changed(h, metadata={"kind": "poem", "config": "{}"}), b), "kind must be one of classifier"),
     (lambda h, b: join(changed(h, FC, dtype="F8"), b), "dtype must be one of F64, "),
     (lambda h, b: join(changed(h, FC, shape=[-1]), b), "shape must be a list of numbers from 0, got [-1]"),

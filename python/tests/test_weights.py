@@ -297,7 +297,7 @@ def test_broken_files(make, words, file, tmp_path):
 
 def test_a_small_file_asks_for_no_large_network(file, tmp_path):
     header, body = file
-    stages = [{"attention_blocks": 900, "qna_blocks": 900, "window": 4096}] * 3
+    stages = [{"attention_blocks": 9, "qna_blocks": 9, "window": 4096}] * 3
     metadata = {"config": json.dumps({"base_dim": 65536, "stages": stages})}
     (tmp_path / "model.safetensors").write_bytes(join(changed(header, metadata=metadata), body))
     with pytest.raises(qna.Error):

@@ -92,10 +92,19 @@ std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
         write_problem(entry, image, weights, io);
         const std::string suffix = options.train ? "-train" : "";
         add_ours(entry, batch, image, weights, io);
+        const auto add_python = [&](const std::string& subject) {
+          add({subject + suffix, name, batch, image}, python,
+              {"--subject", subject + suffix, "--weights", weights, "--check", io});
+        };
         for (const std::string& peer : options.peers) {
           if (peer == "rivals") continue;
-          add({peer + suffix, name, batch, image}, python,
-              {"--subject", peer + suffix, "--weights", weights, "--check", io});
+          add_python(peer);
+          if (peer != "python") continue;
+          add_python("python-compiled");
+          if (options.train) continue;
+          add_python("python-engine");
+          add({"modules", name, batch, image}, {options.program, "worker", "--modules"},
+              {"--weights", weights, "--check", io});
         }
         measure(batch);
       }

@@ -17,8 +17,9 @@ struct ModelBenchOptions {
   int threads = 2;
   // Steps of training (forward, cross entropy, backward, AdamW) instead of inference.
   bool train = false;
-  // eager, compiled, onnxruntime, openvino: the same network; rivals: other networks, in PyTorch
-  // and in OpenVINO. For training only eager and compiled.
+  // eager, compiled, onnxruntime, openvino: the same network by the paper's algorithm;
+  // python: by our modules and our Python package; rivals: other networks, in PyTorch and in
+  // OpenVINO. For training only eager, compiled and python.
   std::vector<std::string> peers;
   int rounds = 7;
   std::string peers_folder;  // bench/peers of the sources

@@ -18,7 +18,8 @@ struct WorkerOptions {
   int64_t height = 224;
   int64_t width = 224;
   int threads = 1;
-  bool train = false;  // steps of training instead of forward passes
+  bool train = false;    // steps of training instead of forward passes
+  bool modules = false;  // LibTorch's modules instead of the engine
 };
 
 // Resident memory of this process now.

@@ -22,6 +22,18 @@ void train(const WorkerOptions& options) {
   serve(base_bytes, difference, [&] { step.run(x); });
 }
 
+void predict_by_modules(const WorkerOptions& options) {
+  const c10::InferenceMode inference;
+  const int64_t base_bytes = resident_bytes();
+  models::QnAViT model = checkpoint::load_model<models::QnAViT>(options.weights).model;
+  model->eval();
+  const torch::Tensor x =
+      torch::randn({options.batch, options.height, options.width, model->config().in_channels});
+  const auto difference = difference_from_check(
+      options, [&](const torch::Tensor& images) { return model->forward(images); });
+  serve(base_bytes, difference, [&] { model->forward(x); });
+}
+
 void predict(const WorkerOptions& options) {
   const int64_t base_bytes = resident_bytes();
   const engine::Model model = engine::Model::open(options.weights);
@@ -48,7 +60,7 @@ void predict(const WorkerOptions& options) {
 
 void run_worker(const WorkerOptions& options) {
   at::set_num_threads(options.threads);
-  options.train ? train(options) : predict(options);
+  options.train ? train(options) : options.modules ? predict_by_modules(options) : predict(options);
 }
 
 }  // namespace qna::bench

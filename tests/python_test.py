@@ -2,7 +2,6 @@
 
   python_test.py PACKAGE BUILD_FOLDER
 
-Those that compile or export whole networks take ten minutes more: QNA_PYTHON_TESTS=all runs them too.
 Exit code 77, "skipped", where pytest or torch is missing.
 """
 
@@ -10,8 +9,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-
-LONG = ("test_models.py", "test_onnx.py", "test_readme.py")
 
 
 def main():
@@ -24,9 +21,6 @@ def main():
     environment = {**os.environ, "PYTHONPATH": path, "QNA_PYTHON_BUILD": folder, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", "--durations=5",
                f"{package}/tests"]
-    if os.environ.get("QNA_PYTHON_TESTS") != "all":
-        print(f"left out: {', '.join(LONG)}; QNA_PYTHON_TESTS=all make test runs them too", flush=True)
-        command += [f"--ignore={package}/tests/{name}" for name in LONG]
     return subprocess.run(command, env=environment).returncode
 
 

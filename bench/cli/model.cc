@@ -38,8 +38,8 @@ void run_model(ModelArguments& a) {
   }
   if (options.peers == std::vector<std::string>{"none"}) options.peers.clear();
   for (const std::string& peer : options.peers) {
-    check(!options.train || peer == "eager" || peer == "compiled",
-          "--peer must be eager or compiled with --train, got {}", peer);
+    check(!options.train || (peer != "onnxruntime" && peer != "openvino" && peer != "rivals"),
+          "--peer must be eager, compiled or python with --train, got {}", peer);
   }
   check(std::count(options.peers.begin(), options.peers.end(), "none") == 0,
         "--peer none must stand alone");
@@ -71,22 +71,26 @@ void add_bench_model(Command program) {
       .comma_separated();
   verb.option("--threads", a->options.threads, "Threads [all cores]").range(1, 1024);
   verb.option("--peer", a->options.peers,
-              "eager, compiled, onnxruntime, openvino, rivals, or none [all]")
-      .one_of({"eager", "compiled", "onnxruntime", "openvino", "rivals", "none"})
+              "eager, compiled, onnxruntime, openvino, rivals [these]; python; or none")
+      .one_of({"eager", "compiled", "onnxruntime", "openvino", "rivals", "python", "none"})
       .comma_separated();
-  verb.flag("--train", a->options.train,
-            "Steps of training instead of inference; peers: eager, compiled [eager]");
+  verb.flag(
+      "--train", a->options.train,
+      "Steps of training instead of inference; not for onnxruntime, openvino, rivals [eager]");
   verb.option("--rounds", a->options.rounds, "Turns of each subject [7]").range(1, 10000);
   verb.option("--csv", a->csv, "Also write all measurements to this file");
   verb.footer(
       "The peers run the same network with the same weights by the paper's algorithm: PyTorch\n"
       "(eager, and compiled with freezing), ONNX Runtime and OpenVINO; their logits are checked.\n"
-      "rivals: other networks, in PyTorch and in OpenVINO, beside the first model. Peers live in\n"
-      "build/peers (1.5 GB), set up at the first run. Every subject is a process of its own, and\n"
-      "they take turns.\n\n"
+      "python: our own network by LibTorch's modules, and by the Python package: in PyTorch, "
+      "compiled\n"
+      "and by qna.open, from the release build. rivals: other networks, in PyTorch and in\n"
+      "OpenVINO, beside the first model. Peers live in build/peers (1.5 GB), set\n"
+      "up at the first run. Every subject is a process of its own, and they take turns.\n\n"
       "Examples:\n"
       "  qna bench model --model qna_vit_tiny --batch 8 --csv tiny.csv\n"
       "  qna bench model --train --model qna_vit_tiny --batch 8\n"
+      "  qna bench model --peer python --model qna_vit_tiny\n"
       "  qna bench model --peer none\n"
       "  qna bench model --peer none --model qna_vit_tiny --batch 1 --image 224,448,1536x2048");
   verb.callback([a] { run_model(*a); });

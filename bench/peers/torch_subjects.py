@@ -1,11 +1,12 @@
 """The subjects that PyTorch runs."""
 
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
-CACHE = Path(__file__).resolve().parents[2] / "build/peers/cache"
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(CACHE / "inductor"))
+ROOT = Path(__file__).resolve().parents[2]
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build/peers/cache/inductor"))
 
 import torch
 import torch._dynamo
@@ -89,6 +90,61 @@ def compiled_train(arguments, _):
     return Training(*qna_vit.load(arguments.weights), compiled=True)
 
 
+def load_by_package(path):
+    """The network in a safetensors file as the Python package has it, from the sources and the release build."""
+    os.environ.setdefault("QNA_PYTHON_BUILD", str(ROOT / "build/release/obj/python/package"))
+    sys.path.insert(0, str(ROOT / "python"))
+    import qna
+    model = qna.load(path)
+    model.channels_first = False
+    return model, model.config.to_json()
+
+
+def python(arguments, _):
+    use_threads(arguments.threads)
+    model, config = load_by_package(arguments.weights)
+    return Inference(model.eval(), config["in_channels"])
+
+
+def python_compiled(arguments, _):
+    use_threads(arguments.threads)
+    model, config = load_by_package(arguments.weights)
+    return Inference(torch.compile(model.eval()), config["in_channels"])
+
+
+class Engine:
+    """The engine, by the package: what `qna.open` gives."""
+
+    def __init__(self, weights, threads, channels):
+        import qna
+        self.model, self.channels, self.version = qna.open(weights), channels, "qna.open"
+        self.model.threads = threads
+
+    def set_images(self, images):
+        self.images = images
+
+    def run(self):
+        return self.model.logits(self.images)
+
+    def logits(self, images):
+        return self.model.logits(images)
+
+
+def python_engine(arguments, _):
+    model, config = load_by_package(arguments.weights)
+    return Engine(model, arguments.threads, config["in_channels"])
+
+
+def python_train(arguments, _):
+    use_threads(arguments.threads)
+    return Training(*load_by_package(arguments.weights), compiled=False)
+
+
+def python_compiled_train(arguments, _):
+    use_threads(arguments.threads)
+    return Training(*load_by_package(arguments.weights), compiled=True)
+
+
 def import_timm():
     import torchvision_import  # before torchvision, which timm imports
     import timm
@@ -122,5 +178,10 @@ SUBJECTS = {
     "compiled": compiled,
     "eager-train": eager_train,
     "compiled-train": compiled_train,
+    "python": python,
+    "python-compiled": python_compiled,
+    "python-engine": python_engine,
+    "python-train": python_train,
+    "python-compiled-train": python_compiled_train,
     "rival": rival,
 }

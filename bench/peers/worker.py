@@ -14,7 +14,9 @@ TOLERANCE = 1e-3  # of the largest logit
 RIVALS = ("resnet50", "deit_small_patch16_224", "swin_tiny_patch4_window7_224", "nest_tiny",
           "convnext_tiny", "focal_tiny", "mobilenetv4_conv_medium", "efficientvit_b1", "fastvit_sa12",
           "convnext_nano", "tiny_vit_11m_224")
-QNA_SUBJECTS = ("eager", "compiled", "onnxruntime", "openvino", "eager-train", "compiled-train")
+TORCH_SUBJECTS = tuple(name + step for name in ("eager", "compiled", "python", "python-compiled")
+                       for step in ("", "-train"))
+QNA_SUBJECTS = (*TORCH_SUBJECTS, "python-engine", "onnxruntime", "openvino")
 DETR_SUBJECTS = ("detr-detect", "detr-train")
 
 
@@ -49,7 +51,7 @@ def parse_arguments():
 
 def import_subject(kind):
     """The function that makes the subject. Libraries read their thread counts when imported."""
-    if kind in ("eager", "compiled", "eager-train", "compiled-train", "rival"):
+    if kind in (*TORCH_SUBJECTS, "python-engine", "rival"):
         import torch_subjects
         if kind == "rival":
             torch_subjects.import_timm()

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import struct
-from typing import Any, BinaryIO, Mapping, Union
+from typing import Any, BinaryIO, Iterator, Mapping, Union
 
 import torch
 from torch import Tensor
@@ -83,8 +83,8 @@ def _parse_entry(entry: Any, where: str) -> tuple[torch.dtype, list[int], int, i
     return DTYPES[entry["dtype"]], entry["shape"], *entry["data_offsets"]
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Writes the file under another name first: it is whole or absent."""
+def parts(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | bytearray]:
+    """What a file consists of, one after the other."""
     # Larger elements first, so that every tensor is aligned.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
@@ -95,13 +95,18 @@ def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
         header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [first, end]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
+    yield struct.pack("<Q", len(text)) + text
+    for name in order:
+        yield _bytes(tensors[name])
 
+
+def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Writes the file under another name first: it is whole or absent."""
     temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text)
-            for name in order:
-                file.write(_bytes(tensors[name]))
+            for part in parts(tensors, metadata):
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -3,6 +3,7 @@
     model = qna.open("imagenette.safetensors")
     model.predict("church.jpg")[0].label        # "church"
     model.features(array)                       # float32 [features]
+    model.logits(batch)                         # float32 [B, classes] of images that are ready
 
 The work is done by the engine of the program `qna`, through its C interface (qna/c/qna.h). Images are
 resized, cropped and normalised as the weights file says.
@@ -27,13 +28,15 @@ from qna._program import program_path
 if TYPE_CHECKING:
     import PIL.Image
 
+    import qna.models
+
 __all__ = ["Box", "Error", "Model", "Prediction", "open"]
 
 # A path of a JPEG or PNG file, the bytes of one, pixels as uint8 [H, W, 3] or [H, W], or a Pillow image.
 Image = Union[str, os.PathLike, bytes, bytearray, memoryview, np.ndarray, "PIL.Image.Image"]
 Images = Union["list[Image]", "tuple[Image, ...]"]
-# The path of a weights file, or its bytes.
-Weights = Union[str, os.PathLike, bytes, bytearray, memoryview]
+# The path of a weights file, its bytes, or a network in PyTorch.
+Weights = Union[str, os.PathLike, bytes, bytearray, memoryview, "qna.models.Network"]
 
 
 class Prediction(NamedTuple):
@@ -121,6 +124,8 @@ def _library() -> ctypes.CDLL:
     declare("set_threads", [_MODEL, ctypes.c_int])
     declare("describe", [_MODEL, ctypes.POINTER(_Description)])
     declare("label", [_MODEL, ctypes.c_int64], ctypes.c_char_p)
+    declare("logits", [_MODEL, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
+                       ctypes.c_size_t, ctypes.c_void_p])
     for operation, results in _RESULTS.items():
         for source, arguments in _SOURCES.items():
             declare(f"{operation}_{source}", [_MODEL, *arguments, *results])
@@ -176,12 +181,20 @@ def _open_handle(weights: Weights | None) -> _Handle:
     pointer = ctypes.c_void_p()
     if isinstance(weights, (str, os.PathLike)):
         _check(library.qna_open(_encoded_path("weights", weights), ctypes.byref(pointer)))
-    elif isinstance(weights, (bytes, bytearray, memoryview)):
-        data = bytes(weights)
-        _check(library.qna_open_memory(data, len(data), ctypes.byref(pointer)))
     else:
-        raise Error(f"weights must be a path or bytes, got {_type_name(weights)}")
+        data = _bytes_of(weights)
+        _check(library.qna_open_memory(data, len(data), ctypes.byref(pointer)))
     return _Handle(library, pointer)
+
+
+def _bytes_of(weights: Any) -> bytes:
+    if isinstance(weights, (bytes, bytearray, memoryview)):
+        return bytes(weights)
+    if "qna.models" in sys.modules and isinstance(weights, sys.modules["qna.models"].Network):
+        from qna.weights import to_bytes
+
+        return to_bytes(weights)
+    raise Error(f"weights must be a path, bytes or a network of qna, got {_type_name(weights)}")
 
 
 # ---- arguments ----
@@ -382,6 +395,23 @@ class Model:
         """What a classifier takes its last product of: float32 [features]."""
         return _each(image, self._features)
 
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        """What a classifier's probabilities are made of: float32 [B, classes].
+
+        images: float32 [B, H, W, channels] of any one size, resized and normalised already.
+        """
+        channels = self._description["channels"]
+        if (not isinstance(images, np.ndarray) or images.dtype != np.float32 or images.ndim != 4
+                or images.shape[3] != channels or images.size == 0):
+            got = f"{images.dtype} {list(images.shape)}" if isinstance(images, np.ndarray) else _type_name(images)
+            raise Error(f"images must be an array of float32 [batch, height, width, {channels}], no side 0, got {got}")
+        images = np.ascontiguousarray(images)
+        batch, height, width = images.shape[:3]
+        values = np.empty((batch, self._description["classes"]), np.float32)
+        _check(_library().qna_logits(self._opened().pointer, images.ctypes.data, batch, height, width,
+                                     values.size, values.ctypes.data))
+        return values
+
     def close(self) -> None:
         """Gives everything back, at the latest when calls that are running have ended. `kind`, `name`,
         `labels` and `config` stay; a second close does nothing."""
@@ -441,6 +471,7 @@ class Model:
 def open(weights: Weights | None = None) -> Model:
     """Opens a weights file of any kind the program writes, without PyTorch.
 
-    weights: its path or its bytes; None: the small classifier of ten things that comes with the package.
+    weights: its path or its bytes; a network of `create_model` or `load`, whose weights as they are now are taken;
+    None: the small classifier of ten things that comes with the package.
     """
     return Model(weights)

@@ -188,14 +188,21 @@ def save(
 
     What is not given is that of the model: `model.labels`, `model.preprocess`, ...
     """
-    if not isinstance(model, Network):
-        raise TypeError(f"save: model must be a QnAViT, Detr or AutoEncoder, got {type(model).__name__}")
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise Error(f"save: dtype must be float32, float16 or bfloat16, got {dtype}")
     metadata = metadata_of(model, labels, preprocess, name, category_ids)
+    _safetensors.write(path, _tensors_of(model, dtype), metadata)
+
+
+def to_bytes(model: Network) -> bytes:
+    """What `save` writes, in memory."""
+    return b"".join(_safetensors.parts(_tensors_of(model, torch.float32), metadata_of(model)))
+
+
+def _tensors_of(model: Network, dtype: torch.dtype) -> dict[str, Tensor]:
     tensors = {name: _stored(name, tensor, dtype) for name, tensor in model.state_dict().items()}
     _check_shapes(model, tensors)
-    _safetensors.write(path, tensors, metadata)
+    return tensors
 
 
 def metadata_of(
@@ -206,6 +213,8 @@ def metadata_of(
     category_ids: Optional[Sequence[int]] = None,
 ) -> dict[str, str]:
     """What stands beside the tensors of a file. What is not given is that of the model."""
+    if not isinstance(model, Network):
+        raise TypeError(f"model must be a QnAViT, Detr or AutoEncoder, got {type(model).__name__}")
     config = model.config
     given = {
         "labels": model.labels if labels is None else list(labels),

@@ -114,6 +114,21 @@ def test_predicts_as_the_program(model):
         assert [tuple(p) for p in model.predict(image)] == expected
 
 
+def test_logits(model):
+    images = np.random.default_rng(3).standard_normal((3, 40, 52, 3), np.float32)
+    logits = model.logits(images)
+    assert (logits.dtype, logits.shape) == (np.float32, (3, 10))
+    np.testing.assert_array_equal(model.logits(images[1:2]), logits[1:2])
+    np.testing.assert_array_equal(model.logits(images[:, ::-1])[0], model.logits(images[:1, ::-1].copy())[0])
+    for wrong, words in ((images.astype(np.float64), "got float64 [3, 40, 52, 3]"),
+                         (images[0], "got float32 [40, 52, 3]"), (images[..., :1], "got float32 [3, 40, 52, 1]"),
+                         (images[:0], "got float32 [0, 40, 52, 3]"), ([1.0], "got list")):
+        with pytest.raises(qna.Error) as problem:
+            model.logits(wrong)
+        message = "images must be an array of float32 [batch, height, width, 3], no side 0, "
+        assert str(problem.value) == message + words
+
+
 def test_features_are_the_programs(model, tmp_path):
     images = [IMAGES / "rgb8.png", IMAGES / "420.jpg"]
     run_program("features", WEIGHTS, *images, "-o", tmp_path / "features.safetensors")
@@ -271,8 +286,8 @@ def test_wrong_images(model, image, words):
     (b"", "weights must be.*got 0"),
     (b"plain text", "weights must be"),
     ("a\0b", "weights must be a path without null characters"),
-    (7, "weights must be a path or bytes, got int"),
-    (np.zeros(3), "weights must be a path or bytes, got numpy.ndarray"),
+    (7, "weights must be a path, bytes or a network of qna, got int"),
+    (np.zeros(3), "weights must be a path, bytes or a network of qna, got numpy.ndarray"),
 ])
 def test_wrong_weights(weights, words):
     with pytest.raises(qna.Error, match=words):

@@ -97,6 +97,21 @@ def test_saved_and_loaded(dtype, name, tmp_path):
     assert qna.open(path).labels == tuple(labels)
 
 
+def test_the_engine_takes_a_network():
+    model = network(MICRO)
+    model.labels = [f"thing {i}" for i in range(5)]
+    images = torch.randn(2, 3, 32, 24)
+    served = qna.open(model)
+    assert served.labels == tuple(model.labels)
+    ready = images.permute(0, 2, 3, 1).contiguous().numpy()
+    with torch.no_grad():
+        assert difference(torch.from_numpy(served.logits(ready)), model(images)) < 1e-5
+        model.head.fc.bias += 1  # what was opened stays as it was
+    assert difference(torch.from_numpy(served.logits(ready)) + 1, model(images)) < 1e-5
+    with pytest.raises(qna.Error, match="weights must be a path, bytes or a network of qna, got torch.nn"):
+        qna.open(torch.nn.Linear(2, 2))
+
+
 def test_what_is_not_given_is_kept(tmp_path):
     model = qna.load(WEIGHTS)
     qna.save(model, tmp_path / "again.safetensors")

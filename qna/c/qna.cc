@@ -86,6 +86,13 @@ void check_pointer(const void* pointer, const char* name) {
   check_argument(pointer != nullptr, "{} must not be NULL", name);
 }
 
+constexpr int64_t kLargestSide = 1 << 20;
+
+void check_side(int64_t side, const char* name) {
+  check_argument(side >= 1 && side <= kLargestSide, "{} must be from 1 to {}, got {}", name,
+                 kLargestSide, side);
+}
+
 // ---- images, from wherever they come, in the model's channels ----
 
 qna::image::ReadOptions read_options(const qna_model& model) {
@@ -98,11 +105,8 @@ struct FromPixels {
   void check_arguments() const {
     check_pointer(pixels, "pixels");
     check_pointer(pixels->rgb, "pixels->rgb");
-    for (const auto& [side, name] :
-         {std::pair(pixels->height, "height"), {pixels->width, "width"}}) {
-      check_argument(side >= 1 && side <= (1 << 20), "pixels->{} must be from 1 to {}, got {}",
-                     name, 1 << 20, side);
-    }
+    check_side(pixels->height, "pixels->height");
+    check_side(pixels->width, "pixels->width");
     check_argument(pixels->stride == 0 || pixels->stride >= 3 * pixels->width,
                    "pixels->stride must be 0 or at least 3 * width ({}), got {}", 3 * pixels->width,
                    pixels->stride);
@@ -304,6 +308,27 @@ qna_status qna_features_file(const qna_model* model, const char* path, size_t ca
 qna_status qna_features_memory(const qna_model* model, const void* bytes, size_t size,
                                size_t capacity, float* values) {
   return features(model, FromMemory{bytes, size}, capacity, values);
+}
+
+qna_status qna_logits(const qna_model* model, const float* pixels, int64_t batch, int64_t height,
+                      int64_t width, size_t capacity, float* logits) {
+  return guarded(QNA_ERROR_INTERNAL, [&] {
+    check_pointer(model, "model");
+    check_pointer(pixels, "pixels");
+    check_pointer(logits, "logits");
+    check_argument(batch >= 1 && batch <= kLargestSide, "batch must be from 1 to {}, got {}",
+                   kLargestSide, batch);
+    check_side(height, "height");
+    check_side(width, "width");
+    as_status(QNA_ERROR_KIND, [&] { qna::predict::check_has_classes(model->model); });
+    const auto needed = static_cast<size_t>(batch * model->model.classes());
+    check_argument(capacity >= needed,
+                   "capacity must be at least {}, as there are classes and images, got {}", needed,
+                   capacity);
+    const qna::c::ContextPool::Lease lease = model->contexts.take();
+    model->model.classify({.batch = batch, .height = height, .width = width, .pixels = pixels},
+                          logits, lease.context());
+  });
 }
 
 qna_status qna_detect_pixels(const qna_model* model, const qna_pixels* pixels, double threshold,

@@ -107,6 +107,12 @@ qna_status qna_features_file(const qna_model* model, const char* path, size_t ca
 qna_status qna_features_memory(const qna_model* model, const void* bytes, size_t size,
                                size_t capacity, float* values);
 
+/* What the probabilities are made of, for a batch of images that are resized and normalised
+ * already: pixels [batch, height, width, channels], logits [batch, classes]. capacity: of `logits`,
+ * at least batch * classes. */
+qna_status qna_logits(const qna_model* model, const float* pixels, int64_t batch, int64_t height,
+                      int64_t width, size_t capacity, float* logits);
+
 /* ---- detectors ---- */
 
 typedef struct qna_box {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "qna/engine/model.h"
 #include "qna/engine/model_file.h"
 #include "qna/image/read.h"
 #include "tests/support/temporary_folder.h"
@@ -170,6 +171,47 @@ TEST(C, Features) {
   EXPECT_EQ(qna_features_file(model, kImage.c_str(), from_file.size() - 1, from_file.data()),
             QNA_ERROR_ARGUMENT);
   EXPECT_NE(std::strstr(qna_last_error(), "capacity"), nullptr);
+}
+
+// The class of a picture that is made ready by hand is that of the picture.
+TEST(C, Logits) {
+  const Model model;
+  qna_description d;
+  ASSERT_EQ(qna_describe(model, &d), QNA_OK);
+  constexpr int64_t kBatch = 2, kHeight = 40, kWidth = 52;
+  std::vector<float> pixels(kBatch * kHeight * kWidth * d.channels);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = std::sin(static_cast<float>(i) * 0.37f);
+  std::vector<float> both(kBatch * d.classes), second(d.classes);
+  ASSERT_EQ(qna_logits(model, pixels.data(), kBatch, kHeight, kWidth, both.size(), both.data()),
+            QNA_OK)
+      << qna_last_error();
+  const float* half = pixels.data() + pixels.size() / 2;
+  ASSERT_EQ(qna_logits(model, half, 1, kHeight, kWidth, second.size(), second.data()), QNA_OK);
+  EXPECT_EQ(second, std::vector<float>(both.begin() + d.classes, both.end()));
+  const qna::engine::Model same = qna::engine::Model::open(QNA_WEIGHTS);
+  qna::engine::Context context;
+  std::vector<float> expected(both.size());
+  same.classify({.batch = kBatch, .height = kHeight, .width = kWidth, .pixels = pixels.data()},
+                expected.data(), context);
+  EXPECT_EQ(both, expected);
+
+  const auto expect = [&](qna_status got, qna_status wanted, const char* words) {
+    EXPECT_EQ(got, wanted);
+    EXPECT_NE(std::strstr(qna_last_error(), words), nullptr) << qna_last_error();
+  };
+  const auto run = [&](const qna_model* m, const float* x, int64_t batch, int64_t height,
+                       int64_t width, size_t capacity) {
+    return qna_logits(m, x, batch, height, width, capacity, both.data());
+  };
+  const float* x = pixels.data();
+  expect(run(nullptr, x, 1, 8, 8, 99), QNA_ERROR_ARGUMENT, "model must not be NULL");
+  expect(run(model, nullptr, 1, 8, 8, 99), QNA_ERROR_ARGUMENT, "pixels must not be NULL");
+  expect(run(model, x, 0, 8, 8, 99), QNA_ERROR_ARGUMENT, "batch must be from 1 to 1048576, got 0");
+  expect(run(model, x, 1, -1, 8, 99), QNA_ERROR_ARGUMENT, "height must be from 1");
+  expect(run(model, x, 1, 8, 1 << 21, 99), QNA_ERROR_ARGUMENT, "width must be from 1");
+  expect(run(model, x, 2, 8, 8, 19), QNA_ERROR_ARGUMENT, "capacity must be at least 20");
+  const Model detector(small_detector_file());
+  expect(run(detector, x, 1, 8, 8, 99), QNA_ERROR_KIND, "detector");
 }
 
 TEST(C, Detects) {

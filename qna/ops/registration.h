@@ -8,7 +8,8 @@
 
 namespace qna::ops {
 
-// Thread-safe; the first call registers, later calls do nothing.
+// Thread-safe; the first call registers, later calls do nothing. Throws qna::Error where another
+// library has registered operators of these names.
 void register_operators();
 
 struct Libraries {

@@ -57,7 +57,7 @@ struct WindowArrays {
   }
 
   OptionalTensor qkv, bias, mask;
-  kernels::WindowSelfAttentionArgs args;
+  kernels::WindowSelfAttentionArgs<float> args;
 };
 
 }  // namespace

@@ -21,13 +21,13 @@ struct DenseKernels {
 DenseKernels dense_kernels(int64_t target);
 
 struct WindowSelfAttentionKernels {
-  void (*forward)(const WindowSelfAttentionArgs&, Runtime&) = nullptr;
+  void (*forward)(const WindowSelfAttentionArgs<float>&, Runtime&) = nullptr;
 };
 
 WindowSelfAttentionKernels window_self_attention_kernels(int64_t target);
 
 struct WindowSelfAttentionBackwardKernel {
-  void (*backward)(const WindowSelfAttentionBackwardArgs&, Runtime&) = nullptr;
+  void (*backward)(const WindowSelfAttentionBackwardArgs<float>&, Runtime&) = nullptr;
 };
 
 WindowSelfAttentionBackwardKernel window_self_attention_backward_kernel(int64_t target);

@@ -18,6 +18,7 @@
 #include "qna/kernels/qna_layer_simd.h"
 #include "qna/kernels/sasa_simd.h"
 #include "qna/kernels/window_attention_simd.h"
+#include "qna/kernels/window_self_attention_branch_simd.h"
 
 namespace qna::kernels {
 namespace {
@@ -55,8 +56,10 @@ std::vector<Implementation> make_list() {
                   &dense_reference,
                   &mlp_reference,
                   &product_reference,
-                  &window_self_attention_reference,
-                  &window_self_attention_backward_reference,
+                  &window_self_attention_reference<float>,
+                  &window_self_attention_backward_reference<float>,
+                  &window_self_attention_branch_reference<float>,
+                  &window_self_attention_branch_backward_reference<float>,
                   &mlp_branch_reference<float>,
                   &mlp_branch_backward_reference<float>,
                   &gradient_square_sum_reference,
@@ -86,7 +89,9 @@ std::vector<Implementation> make_list() {
     const WindowKernels window = window_kernels(row.target);
     const QnALayerKernels layer = qna_layer_kernels(row.target);
     const DenseKernels dense = dense_kernels(row.target);
-    const MlpBranchKernels branch = mlp_branch_kernels(row.target);
+    const MlpBranchKernels mlp_branch = mlp_branch_kernels(row.target);
+    const WindowSelfAttentionBranchKernels attention_branch =
+        window_self_attention_branch_kernels(row.target);
     const AdamWKernels adamw = adamw_kernels(row.target);
     const QnALayerBackwardKernels back = qna_layer_backward_kernels(row.target);
     const SasaKernels sasa = sasa_kernels(row.target);
@@ -112,8 +117,10 @@ std::vector<Implementation> make_list() {
          dense.product,
          window_self_attention_kernels(row.target).forward,
          window_self_attention_backward_kernel(row.target).backward,
-         branch.forward,
-         branch.backward,
+         attention_branch.forward,
+         attention_branch.backward,
+         mlp_branch.forward,
+         mlp_branch.backward,
          adamw.gradient_square_sum,
          adamw.adamw,
          convolution_kernel(row.target).convolution,
@@ -245,11 +252,20 @@ PackedWeights pack_matrix(const MatrixArgs& args, Runtime& runtime) {
 void dense(const DenseArgs& args, Runtime& runtime) { choose().dense(args, runtime); }
 void mlp(const MlpArgs& args, Runtime& runtime) { choose().mlp(args, runtime); }
 void product(const ProductArgs& args, Runtime& runtime) { choose().product(args, runtime); }
-void window_self_attention(const WindowSelfAttentionArgs& args, Runtime& runtime) {
+void window_self_attention(const WindowSelfAttentionArgs<float>& args, Runtime& runtime) {
   choose().window_self_attention(args, runtime);
 }
-void window_self_attention_backward(const WindowSelfAttentionBackwardArgs& args, Runtime& runtime) {
+void window_self_attention_backward(const WindowSelfAttentionBackwardArgs<float>& args,
+                                    Runtime& runtime) {
   present(choose().window_self_attention_backward)(args, runtime);
+}
+void window_self_attention_branch(const WindowSelfAttentionBranchArgs<float>& args,
+                                  Runtime& runtime) {
+  present(choose().window_self_attention_branch)(args, runtime);
+}
+void window_self_attention_branch_backward(const WindowSelfAttentionBranchBackwardArgs<float>& args,
+                                           Runtime& runtime) {
+  present(choose().window_self_attention_branch_backward)(args, runtime);
 }
 void mlp_branch(const MlpBranchArgs<float>& args, Runtime& runtime) {
   present(choose().mlp_branch)(args, runtime);

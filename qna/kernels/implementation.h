@@ -22,6 +22,7 @@
 #include "qna/kernels/sasa.h"
 #include "qna/kernels/window_attention.h"
 #include "qna/kernels/window_self_attention.h"
+#include "qna/kernels/window_self_attention_branch.h"
 
 namespace qna::kernels {
 
@@ -49,8 +50,11 @@ struct Implementation {
   void (*dense)(const DenseArgs&, Runtime&);
   void (*mlp)(const MlpArgs&, Runtime&);
   void (*product)(const ProductArgs&, Runtime&);
-  void (*window_self_attention)(const WindowSelfAttentionArgs&, Runtime&);
-  void (*window_self_attention_backward)(const WindowSelfAttentionBackwardArgs&, Runtime&);
+  void (*window_self_attention)(const WindowSelfAttentionArgs<float>&, Runtime&);
+  void (*window_self_attention_backward)(const WindowSelfAttentionBackwardArgs<float>&, Runtime&);
+  void (*window_self_attention_branch)(const WindowSelfAttentionBranchArgs<float>&, Runtime&);
+  void (*window_self_attention_branch_backward)(const WindowSelfAttentionBranchBackwardArgs<float>&,
+                                                Runtime&);
   void (*mlp_branch)(const MlpBranchArgs<float>&, Runtime&);
   void (*mlp_branch_backward)(const MlpBranchBackwardArgs<float>&, Runtime&);
   double (*gradient_square_sum)(std::span<const AdamWParameter>, Runtime&);

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "qna/kernels/branch_reference.h"
 #include "qna/kernels/mlp_branch.h"
 
 namespace qna::kernels {
@@ -34,39 +35,16 @@ Activated activate_with_slope(double x, Activation activation) {
   return {x, 1};
 }
 
-struct Normalized {
-  std::vector<double> n;
-  double factor;  // 1 / sqrt(variance + epsilon)
-};
-
-template <typename T>
-Normalized normalize(const MlpBranchInputs<T>& in, int64_t row) {
-  const T* x = in.x + row * in.features;
-  const auto count = static_cast<double>(in.features);
-  double mean = 0;
-  double variance = 0;
-  for (int64_t c = 0; c < in.features; ++c) mean += x[c] / count;
-  for (int64_t c = 0; c < in.features; ++c) variance += (x[c] - mean) * (x[c] - mean) / count;
-  Normalized out{std::vector<double>(in.features), 1 / std::sqrt(variance + in.epsilon)};
-  for (int64_t c = 0; c < in.features; ++c) out.n[c] = (x[c] - mean) * out.factor;
-  return out;
-}
-
-template <typename T>
-double drop_factor_of(const MlpBranchInputs<T>& in, int64_t row) {
-  return in.drop_factor == nullptr ? 1 : in.drop_factor[row / in.drop_rows];
-}
-
 }  // namespace
 
 template <typename T>
 void mlp_branch_reference(const MlpBranchArgs<T>& args, Runtime&) {
   const MlpBranchInputs<T>& in = args.in;
   for (int64_t r = 0; r < in.rows; ++r) {
-    const double drop_factor = drop_factor_of(in, r);
+    const double drop_factor = factor_of(in.drop_factor, r / in.drop_rows);
     std::vector<double> branch(in.features, 0.0);
     if (drop_factor != 0) {
-      const Normalized norm = normalize(in, r);
+      const Normalized norm = normalize(in.x + r * in.features, in.features, in.epsilon);
       branch.assign(in.bias2, in.bias2 + in.features);
       for (int64_t k = 0; k < in.hidden; ++k) {
         double h = in.bias1[k];
@@ -91,11 +69,11 @@ void mlp_branch_backward_reference(const MlpBranchBackwardArgs<T>& args, Runtime
   std::vector<double> norm_weight(in.features), norm_bias(in.features), bias1(in.hidden),
       bias2(in.features), weight1(in.hidden * in.features), weight2(in.hidden * in.features);
   for (int64_t r = 0; r < in.rows; ++r) {
-    const double drop_factor = drop_factor_of(in, r);
+    const double drop_factor = factor_of(in.drop_factor, r / in.drop_rows);
     const T* dy = args.grad_y + r * in.features;
     std::vector<double> dx(dy, dy + in.features);
     if (drop_factor != 0) {
-      const Normalized norm = normalize(in, r);
+      const Normalized norm = normalize(in.x + r * in.features, in.features, in.epsilon);
       std::vector<double> dn(in.features);
       for (int64_t c = 0; c < in.features; ++c) bias2[c] += drop_factor * dy[c];
       for (int64_t k = 0; k < in.hidden; ++k) {
@@ -115,29 +93,18 @@ void mlp_branch_backward_reference(const MlpBranchBackwardArgs<T>& args, Runtime
           dn[c] += dh * w * in.norm_weight[c];
         }
       }
-      double mean = 0;     // of dn
-      double product = 0;  // of dn n
-      for (int64_t c = 0; c < in.features; ++c) {
-        mean += dn[c] / static_cast<double>(in.features);
-        product += dn[c] * norm.n[c] / static_cast<double>(in.features);
-      }
-      for (int64_t c = 0; c < in.features; ++c) {
-        dx[c] += norm.factor * (dn[c] - mean - norm.n[c] * product);
-      }
+      add_norm_gradient(dx, dn, norm);
     }
     for (int64_t c = 0; c < in.features; ++c) {
       args.grad_x[r * in.features + c] = static_cast<T>(dx[c]);
     }
   }
-  const auto write = [](T* to, const std::vector<double>& from) {
-    for (const double value : from) *to++ = static_cast<T>(value);
-  };
-  write(args.grad_norm_weight, norm_weight);
-  write(args.grad_norm_bias, norm_bias);
-  write(args.grad_weight1, weight1);
-  write(args.grad_bias1, bias1);
-  write(args.grad_weight2, weight2);
-  write(args.grad_bias2, bias2);
+  write_cells(args.grad_norm_weight, norm_weight);
+  write_cells(args.grad_norm_bias, norm_bias);
+  write_cells(args.grad_weight1, weight1);
+  write_cells(args.grad_bias1, bias1);
+  write_cells(args.grad_weight2, weight2);
+  write_cells(args.grad_bias2, bias2);
 }
 
 template void mlp_branch_reference(const MlpBranchArgs<float>&, Runtime&);

@@ -9,9 +9,7 @@
 #define HWY_TARGET_INCLUDE "qna/kernels/mlp_branch_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "qna/kernels/activation_gradient-inl.h"
-#include "qna/kernels/mlp-inl.h"
-#include "qna/kernels/outer_sum-inl.h"
+#include "qna/kernels/branch-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qna::kernels {
@@ -19,71 +17,14 @@ namespace HWY_NAMESPACE {
 
 using MlpInputs = MlpBranchInputs<float>;
 
-// What the backward pass packs at a time may take this much: it is read again from the last-level
-// cache.
-constexpr int64_t kGroupBytes = 8 << 20;
-// And what a worker holds of it at a time. Biases' gradients are summed by such chunks, so that
-// their last bits shall not depend on the machine's cache.
-constexpr int64_t kChunkBytes = 224 << 10;
-
-inline float DropFactorOf(const MlpInputs& in, int64_t row) {
-  return in.drop_factor == nullptr ? 1.0f : in.drop_factor[row / in.drop_rows];
-}
-
-// scale: null for 1.
-HWY_INLINE void ScaleRow(float* HWY_RESTRICT to, const float* HWY_RESTRICT from,
-                         const float* HWY_RESTRICT scale, int64_t count) {
-  const FloatTag d;
-  const int64_t lanes = Lanes();
-  int64_t c = 0;
-  for (; c + lanes <= count; c += lanes) {
-    const FloatVector row = hn::LoadU(d, from + c);
-    hn::StoreU(scale == nullptr ? row : hn::Mul(row, hn::LoadU(d, scale + c)), d, to + c);
-  }
-  for (; c < count; ++c) to[c] = scale == nullptr ? from[c] : from[c] * scale[c];
-}
-
-// A weight matrix in scratch memory, packed anew in every call: in training no two see the same.
-struct ScratchMatrix {
-  void carve(ScratchArena& arena, int64_t inner, int64_t columns) {
-    const int64_t vectors = (columns + Lanes() - 1) / Lanes();
-    data = arena.take<float>(inner * vectors * Lanes());
-    bias = arena.take<float>(vectors * Lanes());
-    matrix = {data, bias, inner, vectors, columns};
-  }
-  template <typename At>
-  void pack(Runtime& runtime, const At& at) const {
-    std::fill_n(bias, matrix.vectors * Lanes(), 0.0f);
-    PackMatrix(data, matrix.inner, matrix.vectors, runtime,
-               [&](int64_t k, int64_t c) { return c < matrix.columns ? at(k, c) : 0.0f; });
-  }
-  // The same for rows [inner][columns] that lie as they are multiplied; scale: of the columns, or
-  // null.
-  void pack_rows(Runtime& runtime, const float* rows, const float* scale) const {
-    std::fill_n(bias, matrix.vectors * Lanes(), 0.0f);
-    runtime.for_each(PanelCount(matrix.vectors), [&](int64_t p, int) HWY_ATTR {
-      const int64_t begin = PanelBegin(matrix.vectors, p) * Lanes();
-      const int64_t width = PanelBegin(matrix.vectors, p + 1) * Lanes() - begin;
-      const int64_t valid = std::min(width, matrix.columns - begin);
-      float* to = data + begin * matrix.inner;
-      for (int64_t k = 0; k < matrix.inner; ++k, to += width) {
-        ScaleRow(to, rows + k * matrix.columns + begin, scale == nullptr ? nullptr : scale + begin,
-                 valid);
-        std::fill(to + valid, to + width, 0.0f);
-      }
-    });
-  }
-  float* data;
-  float* bias;
-  PackedMatrix matrix;
-};
+inline SampleFactors FactorsOf(const MlpInputs& in) { return {in.drop_factor, in.drop_rows}; }
 
 void MlpBranch(const MlpBranchArgs<float>& args, Runtime& runtime) {
   const MlpInputs& in = args.in;
   const int64_t features = in.features;
   const int64_t hidden = in.hidden;
   const RowChunks cut(in.rows, in.drop_factor, in.drop_rows, ChunkRows(features + hidden),
-                      in.rows + 1, kTileRows);
+                      in.rows + 1, kTileRows, kTileRows);
   struct Worker {
     float* normed;  // [chunk][features]
     float* active;  // [chunk][hidden]
@@ -100,14 +41,8 @@ void MlpBranch(const MlpBranchArgs<float>& args, Runtime& runtime) {
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
 
-  // The norm's scale and shift go into the weights: W1 (g n + s) + b1 = (W1 g) n + (W1 s + b1).
-  expand.pack(runtime, [&](int64_t k, int64_t c) {
-    return in.weight1[c * features + k] * in.norm_weight[k];
-  });
+  PackNormed(expand, runtime, in.weight1, in.bias1, in.norm_weight, in.norm_bias);
   contract.pack(runtime, [&](int64_t k, int64_t c) { return in.weight2[c * hidden + k]; });
-  for (int64_t c = 0; c < hidden; ++c) {
-    expand.bias[c] = in.bias1[c] + DotRow(in.weight1 + c * features, in.norm_bias, features);
-  }
   std::copy_n(in.bias2, features, contract.bias);
 
   runtime.for_each(cut.count(), [&](int64_t index, int id) HWY_ATTR {
@@ -126,23 +61,8 @@ void MlpBranch(const MlpBranchArgs<float>& args, Runtime& runtime) {
            Activate(worker.active + (block - h), hidden, block, hidden, chunk.rows, columns,
                     in.activation);
          });
-    if (in.drop_factor == nullptr) {
-      Gemm(y, features, worker.active, hidden, chunk.rows, contract.matrix, {x, features});
-      return;
-    }
-    Gemm(y, features, worker.active, hidden, chunk.rows, contract.matrix);
-    for (int64_t r = 0; r < chunk.rows; ++r) {
-      const float drop_factor = DropFactorOf(in, chunk.first + r);
-      const float* HWY_RESTRICT from = x + r * features;
-      float* HWY_RESTRICT to = y + r * features;
-      for (int64_t c = 0; c < features; ++c) to[c] = from[c] + drop_factor * to[c];
-    }
+    AddProduct(y, x, worker.active, contract.matrix, chunk, FactorsOf(in));
   });
-}
-
-// Sums of rows by chunk, for the gradients of the biases.
-inline void AddRow(float* HWY_RESTRICT sum, const float* HWY_RESTRICT row, int64_t count) {
-  for (int64_t c = 0; c < count; ++c) sum[c] += row[c];
 }
 
 class MlpBranchGradient {
@@ -153,7 +73,7 @@ class MlpBranchGradient {
         cut_(in_.rows, in_.drop_factor, in_.drop_rows,
              ChunkRows(in_.hidden + 3 * in_.features, kChunkBytes),
              kGroupBytes / (2 * (in_.hidden + in_.features) * int64_t{sizeof(float)}) + 1,
-             kTileRows),
+             kTileRows, kTileRows),
         sum1_(in_.hidden, in_.features, cut_.most_live),
         sum2_(in_.features, in_.hidden, cut_.most_live),
         workers_(runtime.workers()) {}
@@ -168,13 +88,7 @@ class MlpBranchGradient {
       runtime.for_each(group.end - group.begin, [&](int64_t index, int worker) {
         pass(group.begin + index, workers_[worker]);
       });
-      runtime.for_each(sum1_.tasks() + sum2_.tasks(), [&](int64_t task, int) {
-        if (task < sum1_.tasks()) {
-          sum1_.add(task, group.live_rows, g == 0);
-        } else {
-          sum2_.add(task - sum1_.tasks(), group.live_rows, g == 0);
-        }
-      });
+      AddGroup(sum1_, sum2_, group.live_rows, g == 0, runtime);
     }
     finish(runtime);
   }
@@ -220,12 +134,8 @@ class MlpBranchGradient {
       std::copy_n(dy, chunk.rows * features, dx);
       return;
     }
-    for (int64_t r = 0; r < chunk.rows; ++r) {
-      const float drop_factor = DropFactorOf(in_, chunk.first + r);
-      float* HWY_RESTRICT to = worker.grad + r * features;
-      for (int64_t c = 0; c < features; ++c) to[c] = drop_factor * dy[r * features + c];
-      AddRow(bias2, to, features);
-    }
+    ScaleRows(worker.grad, dy, features, chunk, FactorsOf(in_));
+    AddRows(bias2, worker.grad, chunk.rows, features);
     sum2_.pack_a(chunk.position, worker.grad, features, chunk.rows);
 
     // da = drop_factor dy W2, dh = da act'(h)
@@ -234,7 +144,7 @@ class MlpBranchGradient {
       for (int64_t r = 0; r < chunk.rows; ++r) {
         activate_row(function, worker.hidden + r * hidden, args_.h + (chunk.first + r) * hidden,
                      chunk.position + r);
-        AddRow(bias1, worker.hidden + r * hidden, hidden);
+        AddRows(bias1, worker.hidden + r * hidden, 1, hidden);
       }
     });
     sum1_.pack_a(chunk.position, worker.hidden, hidden, chunk.rows);
@@ -281,42 +191,21 @@ class MlpBranchGradient {
   void finish(Runtime& runtime) const {
     const int64_t features = in_.features;
     const int64_t hidden = in_.hidden;
-    const auto add_chunks = [&](float* to, const float* sums, int64_t count) {
-      std::vector<double> total(count, 0.0);
-      for (int64_t i = 0; i < cut_.count(); ++i)
-        for (int64_t c = 0; c < count; ++c) total[c] += sums[i * count + c];
-      for (int64_t c = 0; c < count; ++c) to[c] = static_cast<float>(total[c]);
-    };
-    add_chunks(args_.grad_bias1, bias1_, hidden);
-    add_chunks(args_.grad_bias2, bias2_, features);
+    AddChunks(args_.grad_bias1, bias1_, cut_.count(), hidden);
+    AddChunks(args_.grad_bias2, bias2_, cut_.count(), features);
     runtime.for_each(features, [&](int64_t c, int) {
       std::copy_n(sum2_.row(c), hidden, args_.grad_weight2 + c * hidden);
     });
-    // sum1 = dh^T n, from which dW1 = sum1 g + db1 s, dg = sum W1 sum1, ds = sum W1 db1.
-    constexpr int64_t kColumns = 32;
-    runtime.for_each((features - 1) / kColumns + 1, [&](int64_t block, int) {
-      const int64_t begin = block * kColumns;
-      const int64_t count = std::min(kColumns, features - begin);
-      const float* HWY_RESTRICT g = in_.norm_weight + begin;
-      const float* HWY_RESTRICT s = in_.norm_bias + begin;
-      double scale[kColumns] = {};
-      double shift[kColumns] = {};
-      for (int64_t k = 0; k < hidden; ++k) {
-        const float* HWY_RESTRICT sum = sum1_.row(k) + begin;
-        const float* HWY_RESTRICT w = in_.weight1 + k * features + begin;
-        float* HWY_RESTRICT to = args_.grad_weight1 + k * features + begin;
-        const float bias = args_.grad_bias1[k];
-        for (int64_t c = 0; c < count; ++c) {
-          to[c] = sum[c] * g[c] + bias * s[c];
-          scale[c] += static_cast<double>(w[c]) * sum[c];
-          shift[c] += static_cast<double>(w[c]) * bias;
-        }
-      }
-      for (int64_t c = 0; c < count; ++c) {
-        args_.grad_norm_weight[begin + c] = static_cast<float>(scale[c]);
-        args_.grad_norm_bias[begin + c] = static_cast<float>(shift[c]);
-      }
-    });
+    NormedGradients{.outputs = hidden,
+                    .features = features,
+                    .weight = in_.weight1,
+                    .norm_weight = in_.norm_weight,
+                    .norm_bias = in_.norm_bias,
+                    .bias = args_.grad_bias1,
+                    .grad_weight = args_.grad_weight1,
+                    .grad_norm_weight = args_.grad_norm_weight,
+                    .grad_norm_bias = args_.grad_norm_bias}
+        .write(sum1_, runtime);
   }
 
   const MlpBranchBackwardArgs<float>& args_;

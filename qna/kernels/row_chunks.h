@@ -24,15 +24,16 @@ struct RowChunks {
   };
 
   // drop_factor: one factor for each drop_rows rows, 0 means that they take no part; null: all do.
-  // Chunks have at most `chunk_rows` rows; all but the last of a run a multiple of `tile`.
+  // Chunks have at most `chunk_rows` rows; all but the last of a run a multiple of `tile`. Groups
+  // hold multiples of `group_unit` live rows, so up to that many more than `most_group_rows`.
   RowChunks(int64_t rows, const float* drop_factor, int64_t drop_rows, int64_t chunk_rows,
-            int64_t most_group_rows, int64_t tile) {
+            int64_t most_group_rows, int64_t tile, int64_t group_unit) {
     int64_t live_rows = 0;
     for_each_run(rows, drop_factor, drop_rows, [&](int64_t begin, int64_t end, bool live) {
       if (live) live_rows += end - begin;
     });
     const int64_t group_count = std::max<int64_t>(1, (live_rows - 1) / most_group_rows + 1);
-    const int64_t group_rows = up((live_rows - 1) / group_count + 1, tile);
+    const int64_t group_rows = up((live_rows - 1) / group_count + 1, group_unit);
     groups.push_back({0, 0, 0});
     for_each_run(rows, drop_factor, drop_rows, [&](int64_t begin, int64_t end, bool live) {
       while (begin < end) {

@@ -1,4 +1,4 @@
-// A window of self-attention and its scores, for both directions.
+// Windows of self-attention and their scores, for both directions, and the forward pass.
 
 #if defined(QNA_KERNELS_SELF_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QNA_KERNELS_SELF_ATTENTION_INL_H_
@@ -6,6 +6,10 @@
 #else
 #define QNA_KERNELS_SELF_ATTENTION_INL_H_
 #endif
+
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "qna/kernels/attention-inl.h"
 #include "qna/kernels/window_self_attention.h"
@@ -16,36 +20,64 @@ namespace HWY_NAMESPACE {
 
 // A window and one head of it.
 struct AttentionWindow {
-  static int64_t count(const WindowSelfAttentionArgs& args) {
-    return args.batch * ((args.height - 1) / args.window_h + 1) *
-           ((args.width - 1) / args.window_w + 1) * args.heads;
+  int64_t image, head, top, left, rows, columns;
+  int64_t place;  // of the image among those that are computed together
+  int64_t tokens() const { return rows * columns; }
+  int64_t pixel(const WindowSelfAttentionArgs<float>& args, int64_t token) const {
+    return pixel_in(args, image, token);
   }
-  // Heads change fastest.
-  static AttentionWindow at(const WindowSelfAttentionArgs& args, int64_t task) {
-    const int64_t window_rows = (args.height - 1) / args.window_h + 1;
-    const int64_t window_columns = (args.width - 1) / args.window_w + 1;
-    const int64_t index = task / args.heads;
-    const int64_t top = index / window_columns % window_rows * args.window_h;
-    const int64_t left = index % window_columns * args.window_w;
-    return {.image = index / window_columns / window_rows,
-            .head = task % args.heads,
-            .top = top,
-            .left = left,
-            .rows = std::min(args.window_h, args.height - top),
-            .columns = std::min(args.window_w, args.width - left)};
+  // Where gradients of the map go, which has only the images that are computed together.
+  int64_t grad_pixel(const WindowSelfAttentionArgs<float>& args, int64_t token) const {
+    return pixel_in(args, place, token);
   }
 
-  int64_t image, head, top, left, rows, columns;
-  int64_t tokens() const { return rows * columns; }
-  int64_t pixel(const WindowSelfAttentionArgs& args, int64_t token) const {
+ private:
+  int64_t pixel_in(const WindowSelfAttentionArgs<float>& args, int64_t number,
+                   int64_t token) const {
     const int64_t y = top + token / columns;
-    return (image * args.height + y) * args.width + left + token % columns;
+    return (number * args.height + y) * args.width + left + token % columns;
   }
+};
+
+// The windows and heads of some images as tasks; heads change fastest.
+class AttentionTasks {
+ public:
+  AttentionTasks(const WindowSelfAttentionArgs<float>& args, std::span<const int64_t> images)
+      : args_(args),
+        images_(images.begin(), images.end()),
+        rows_((args.height - 1) / args.window_h + 1),
+        columns_((args.width - 1) / args.window_w + 1) {}
+  // Of all images.
+  explicit AttentionTasks(const WindowSelfAttentionArgs<float>& args) : AttentionTasks(args, {}) {
+    images_.resize(args.batch);
+    std::iota(images_.begin(), images_.end(), int64_t{0});
+  }
+
+  int64_t of_an_image() const { return rows_ * columns_ * args_.heads; }
+  int64_t count() const { return static_cast<int64_t>(images_.size()) * of_an_image(); }
+  AttentionWindow at(int64_t task) const {
+    const int64_t index = task / args_.heads;
+    const int64_t place = index / columns_ / rows_;
+    const int64_t top = index / columns_ % rows_ * args_.window_h;
+    const int64_t left = index % columns_ * args_.window_w;
+    return {.image = images_[place],
+            .head = task % args_.heads,
+            .top = top,
+            .left = left,
+            .rows = std::min(args_.window_h, args_.height - top),
+            .columns = std::min(args_.window_w, args_.width - left),
+            .place = place};
+  }
+
+ private:
+  const WindowSelfAttentionArgs<float>& args_;
+  std::vector<int64_t> images_;
+  int64_t rows_, columns_;  // of windows
 };
 
 // Writes what is added to the products of query `token`: the bias of each key, none for lanes
 // without one.
-inline void FillScores(const WindowSelfAttentionArgs& args, const AttentionWindow& window,
+inline void FillScores(const WindowSelfAttentionArgs<float>& args, const AttentionWindow& window,
                        int64_t token, float* HWY_RESTRICT scores, int64_t padded) {
   const int64_t y = token / window.columns;
   const int64_t x = token % window.columns;
@@ -65,13 +97,60 @@ inline void FillScores(const WindowSelfAttentionArgs& args, const AttentionWindo
 }
 
 // Masked pixels are no keys.
-inline void MaskScores(const WindowSelfAttentionArgs& args, const AttentionWindow& window,
+inline void MaskScores(const WindowSelfAttentionArgs<float>& args, const AttentionWindow& window,
                        float* row) {
   if (args.mask == nullptr) return;
   for (int64_t t = 0; t < window.tokens(); ++t) {
     if (args.mask[window.pixel(args, t)] == 0) row[t] = kNoScore;
   }
 }
+
+// A window and one head of it, as AttendQueries wants it.
+struct WindowHead {
+  const WindowSelfAttentionArgs<float>& args;
+  const AttentionWindow& window;
+
+  const float* part(int64_t token, int64_t which) const {
+    return args.qkv +
+           ((window.pixel(args, token) * 3 + which) * args.heads + window.head) * args.head_dim;
+  }
+  const float* query(int64_t token) const { return part(token, 0); }
+  const float* key(int64_t token) const { return part(token, 1); }
+  const float* value(int64_t token) const {
+    const bool masked = args.mask != nullptr && args.mask[window.pixel(args, token)] == 0;
+    return masked ? nullptr : part(token, 2);
+  }
+  void begin_scores(int64_t token, float* scores, int64_t padded) const {
+    FillScores(args, window, token, scores, padded);
+  }
+  void end_scores(float* scores) const { MaskScores(args, window, scores); }
+  float* out(int64_t token) const {
+    return args.out + (window.pixel(args, token) * args.heads + window.head) * args.head_dim;
+  }
+  void keep_weights(int64_t, const float*, float) const {}
+};
+
+// The forward pass of some images, with each worker's memory.
+class AttentionForward {
+ public:
+  void carve(ScratchArena& arena, const WindowSelfAttentionArgs<float>& args, int workers) {
+    workers_ = arena.take_each(workers, [&](ScratchArena& a) {
+      return AttentionScratch::carve(a, args.window_h * args.window_w, args.head_dim);
+    });
+  }
+  void run(const WindowSelfAttentionArgs<float>& args, const AttentionTasks& tasks,
+           Runtime& runtime) const {
+    runtime.for_each(tasks.count(), [&](int64_t task, int worker) {
+      const AttentionWindow window = tasks.at(task);
+      const WindowHead head{args, window};
+      workers_[worker].pack(window.tokens(), head);
+      AttendQueries(workers_[worker], 0, window.tokens(), args.scale, head);
+    });
+  }
+
+ private:
+  AttentionScratch* workers_ = nullptr;
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qna::kernels

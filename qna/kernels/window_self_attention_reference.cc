@@ -7,7 +7,8 @@
 
 namespace qna::kernels {
 
-void window_self_attention_reference(const WindowSelfAttentionArgs& args, Runtime&) {
+template <typename T>
+void window_self_attention_reference(const WindowSelfAttentionArgs<T>& args, Runtime&) {
   const int64_t features = args.heads * args.head_dim;
   const auto part = [&](int64_t pixel, int64_t which, int64_t head) {
     return args.qkv + (pixel * 3 + which) * features + head * args.head_dim;
@@ -21,7 +22,7 @@ void window_self_attention_reference(const WindowSelfAttentionArgs& args, Runtim
         const int64_t bottom = std::min(args.height, top + args.window_h);
         const int64_t right = std::min(args.width, left + args.window_w);
         const int64_t image = b * args.height * args.width;
-        const float* q = part(image + i, 0, head);
+        const T* q = part(image + i, 0, head);
         std::vector<double> out(args.head_dim, 0.0);
         // Twice over the keys: the largest score, then the sums.
         double largest = -std::numeric_limits<double>::infinity();
@@ -52,14 +53,15 @@ void window_self_attention_reference(const WindowSelfAttentionArgs& args, Runtim
             }
         for (int64_t c = 0; c < args.head_dim; ++c) {
           args.out[(image + i) * features + head * args.head_dim + c] =
-              total == 0 ? 0.0f : static_cast<float>(out[c] / total);
+              total == 0 ? T{0} : static_cast<T>(out[c] / total);
         }
       }
 }
 
-void window_self_attention_backward_reference(const WindowSelfAttentionBackwardArgs& backward,
+template <typename T>
+void window_self_attention_backward_reference(const WindowSelfAttentionBackwardArgs<T>& backward,
                                               Runtime&) {
-  const WindowSelfAttentionArgs& args = backward.forward;
+  const WindowSelfAttentionArgs<T>& args = backward.forward;
   const int64_t features = args.heads * args.head_dim;
   const int64_t pixels = args.batch * args.height * args.width;
   const int64_t table_row = 2 * args.bias_w - 1;
@@ -98,7 +100,7 @@ void window_self_attention_backward_reference(const WindowSelfAttentionBackwardA
       double total = 0;
       for (Key& key : keys) total += key.weight = std::exp(key.score - largest);
       // ds = w (dw - sum w dw), where dw = <dout, v>
-      const float* grad = backward.grad_out + pixel * features + head * args.head_dim;
+      const T* grad = backward.grad_out + pixel * features + head * args.head_dim;
       double mean = 0;
       for (Key& key : keys) {
         key.weight /= total;
@@ -121,11 +123,18 @@ void window_self_attention_backward_reference(const WindowSelfAttentionBackwardA
       }
     }
   for (size_t i = 0; i < grad_qkv.size(); ++i) {
-    backward.grad_qkv[i] = static_cast<float>(grad_qkv[i]);
+    backward.grad_qkv[i] = static_cast<T>(grad_qkv[i]);
   }
   for (size_t i = 0; i < grad_bias.size(); ++i) {
-    backward.grad_bias[i] = static_cast<float>(grad_bias[i]);
+    backward.grad_bias[i] = static_cast<T>(grad_bias[i]);
   }
 }
+
+template void window_self_attention_reference(const WindowSelfAttentionArgs<float>&, Runtime&);
+template void window_self_attention_reference(const WindowSelfAttentionArgs<double>&, Runtime&);
+template void window_self_attention_backward_reference(
+    const WindowSelfAttentionBackwardArgs<float>&, Runtime&);
+template void window_self_attention_backward_reference(
+    const WindowSelfAttentionBackwardArgs<double>&, Runtime&);
 
 }  // namespace qna::kernels

@@ -61,8 +61,8 @@ struct AttentionProblem {
   // A masked pixel is still a query.
   void poison(int64_t n, float value) { std::fill_n(part(n, 1), 2 * features(), value); }
 
-  WindowSelfAttentionArgs with_pointers(float* out) const {
-    WindowSelfAttentionArgs all = args;
+  WindowSelfAttentionArgs<float> with_pointers(float* out) const {
+    WindowSelfAttentionArgs<float> all = args;
     all.qkv = qkv.data();
     all.bias = or_null(bias);
     all.mask = or_null(mask);
@@ -84,9 +84,9 @@ struct AttentionProblem {
         args.head_dim, args.scale, args.bias_h, args.bias_w, !mask.empty());
   }
 
-  WindowSelfAttentionArgs args;  // but for the pointers
-  std::vector<float> qkv, bias;  // bias empty: none
-  std::vector<uint8_t> mask;     // empty: none
+  WindowSelfAttentionArgs<float> args;  // but for the pointers
+  std::vector<float> qkv, bias;         // bias empty: none
+  std::vector<uint8_t> mask;            // empty: none
   Tolerance tolerance;
 };
 
@@ -244,7 +244,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(WindowSelfAttention, MaskedOperator, BothWays);
 TEST(WindowSelfAttention, AWindowAloneGivesTheSameBits) {
   const AttentionProblem problem({20, 17}, {7, 5}, 2, 12,
                                  {.batch = 2, .bias_margin = {1, 2}, .mask = true});
-  const WindowSelfAttentionArgs& all = problem.args;
+  const WindowSelfAttentionArgs<float>& all = problem.args;
   const int64_t floats = problem.features();
   for_each_simd([&] {
     const std::vector<double> whole = problem.run().cells();

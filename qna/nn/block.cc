@@ -93,7 +93,10 @@ torch::Tensor BlockImpl::forward_mix(const torch::Tensor& x, const torch::Tensor
 torch::Tensor BlockImpl::forward(const torch::Tensor& input, const torch::Tensor& mask) {
   const torch::Tensor x = zero_masked(input, mask);
   torch::Tensor y;
-  if (qna && ops::is_fused(ops::OperatorClass::kBranch, {x})) {
+  const bool fused = ops::is_fused(ops::OperatorClass::kBranch, {x});
+  const auto attended =
+      attention && fused ? attention->parameters_for_branch(*norm1, x, mask) : std::nullopt;
+  if (qna && fused) {
     const ops::QnALayerBranch branch{
         .epsilon = kNormEpsilon,
         .drop_factor =
@@ -101,6 +104,12 @@ torch::Tensor BlockImpl::forward(const torch::Tensor& input, const torch::Tensor
         .residual = !skip};
     y = ops::qna_layer_branch(x, folded_layer(), optional(mask), qna->geometry(), branch);
     if (skip) y = y + skipped(x);
+  } else if (attended.has_value()) {
+    ops::WindowSelfAttentionBranchParameters first = *attended;
+    if (scale1.defined()) first.proj_weight = first.proj_weight * scale1.unsqueeze(1);
+    y = ops::window_self_attention_branch(
+        x, first, optional(mask),
+        optional(drop_path_factors(x, options_.drop_path, is_training())));
   } else {
     y = forward_mix(x, mask);
   }

@@ -1,6 +1,8 @@
 // Blocks: the fused kernels against float64, masks, batches, wrong options.
 #include "qna/nn/block.h"
 
+#include "qna/nn/drop_path.h"
+#include "qna/nn/mask.h"
 #include "qna/nn/mixer_testonly.h"
 
 namespace qna::nn {
@@ -186,11 +188,14 @@ Tensor output_mask(const Block& block, const Tensor& mask) {
   return mask.slice(1, 0, std::nullopt, stride[0]).slice(2, 0, std::nullopt, stride[1]);
 }
 
-// Only the QnA layer and the MLP are kernels of ours, beside which there is LibTorch, whose
-// rounding depends on memory order and batch.
+// Only the QnA layer, windows that are not shifted and the MLP are kernels of ours, beside which
+// there is LibTorch, whose rounding depends on memory order and batch.
 ::testing::AssertionResult same_or_near(const Block& block, const Tensor& y,
                                         const Tensor& expected) {
-  if (!block->qna || block->skip) return near(y, expected, 2e-6);
+  const auto& attention = block->options().attention;
+  const bool windows = attention.has_value() && !attention->shifted() &&
+                       attention->method == AttentionMethod::kFused;
+  if (!(block->qna || windows) || block->skip) return near(y, expected, 2e-6);
   return torch::equal(y, expected) ? ::testing::AssertionSuccess()
                                    : ::testing::AssertionFailure() << "not the same bits";
 }
@@ -263,6 +268,53 @@ TEST(Block, RandomDepthInTrainingOnly) {
     passed = torch::equal(block->forward(x)[0], x[0]);
   }
   EXPECT_TRUE(passed);
+}
+
+// The branches against the modules they are made of, forward and in every gradient.
+TEST(Block, AttentionBranchIsItsModules) {
+  each_case(49, 3, [](const Case& c, Block& block, const Tensor& x) {
+    if (!block->attention) return;
+    const bool whole = block->attention->options().method == AttentionMethod::kFused &&
+                       !block->attention->options().shifted();
+    BlockOptions dropping = c.options;
+    dropping.drop_path = 0.4;
+    for (const bool with_mask : {false, true})
+      for (const bool with_drop : {false, true}) {
+        SCOPED_TRACE(with_mask ? "with mask" : "without mask");
+        SCOPED_TRACE(with_drop ? "some images dropped" : "all images");
+        Block fused(with_drop ? dropping : c.options);
+        const auto from = block->parameters(), to = fused->parameters();
+        for (size_t i = 0; i < from.size(); ++i) to[i].detach().copy_(from[i].detach());
+        fused->train();
+        const Tensor mask = with_mask ? holes(c.height, c.width) : Tensor();
+        EXPECT_EQ(fused->attention->parameters_for_branch(*fused->norm1, x, mask).has_value(),
+                  whole && !(with_mask && block->attention->options().global));
+        const auto by_modules = [&](const Tensor& input) {
+          const Tensor in = zero_masked(input, mask);
+          Tensor mixed = fused->attention->forward(fused->norm1->forward(in), mask);
+          if (fused->scale1.defined()) mixed = mixed * fused->scale1;
+          const double rate = fused->options().drop_path;
+          const Tensor y = in + drop_path(mixed, rate, true);
+          Tensor second = fused->mlp->forward(fused->norm2->forward(y));
+          if (fused->scale2.defined()) second = second * fused->scale2;
+          return y + drop_path(second, rate, true);
+        };
+        std::vector<Tensor> found, expected;
+        for (const bool is_fused : {true, false}) {
+          const Tensor leaf = x.clone().requires_grad_();
+          torch::manual_seed(50);  // the same images are dropped
+          const Tensor y = at_valid(is_fused ? fused->forward(leaf, mask) : by_modules(leaf), mask);
+          fused->zero_grad(true);
+          (y * torch::linspace(-1, 2, y.numel()).view_as(y)).sum().backward();
+          std::vector<Tensor>& results = is_fused ? found : expected;
+          results = {y.detach(), leaf.grad()};
+          for (const Tensor& parameter : fused->parameters()) results.push_back(parameter.grad());
+        }
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_TRUE(near(found[i], expected[i], 2e-5, 1)) << "result " << i;
+        }
+      }
+  });
 }
 
 // A block with stride keeps its first half, since there the map changes its size.

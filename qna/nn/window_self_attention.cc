@@ -70,10 +70,35 @@ std::array<int64_t, 2> WindowSelfAttentionImpl::window_on(int64_t height, int64_
   return {std::min(options_.window[0], height), std::min(options_.window[1], width)};
 }
 
+std::array<int64_t, 2> WindowSelfAttentionImpl::shift_on(int64_t height, int64_t width) const {
+  return {height <= options_.window[0] ? 0 : options_.shift[0],
+          width <= options_.window[1] ? 0 : options_.shift[1]};
+}
+
 torch::Tensor WindowSelfAttentionImpl::bias_for(std::array<int64_t, 2> window) const {
   const torch::Tensor table =
       options_.global ? resize_relative_bias(relative_bias, window) : relative_bias;
   return table.flip({0, 1}).permute({2, 0, 1});  // query minus key -> key minus query
+}
+
+std::optional<ops::WindowSelfAttentionBranchParameters>
+WindowSelfAttentionImpl::parameters_for_branch(const torch::nn::LayerNormImpl& norm,
+                                               const torch::Tensor& x,
+                                               const torch::Tensor& mask) const {
+  check_map(x, options_.features, mask, kWindowSelfAttentionName);
+  const bool whole = options_.method == AttentionMethod::kFused &&
+                     shift_on(x.size(1), x.size(2)) == std::array<int64_t, 2>{0, 0} &&
+                     !(by_size() && mask.defined());
+  if (!whole || x.numel() == 0) return std::nullopt;
+  const std::array<int64_t, 2> window = window_on(x.size(1), x.size(2));
+  return ops::WindowSelfAttentionBranchParameters{.norm_weight = norm.weight,
+                                                  .norm_bias = norm.bias,
+                                                  .qkv_weight = qkv->weight,
+                                                  .proj_weight = proj->weight,
+                                                  .bias = bias_for(window),
+                                                  .heads = options_.heads,
+                                                  .window = window,
+                                                  .epsilon = norm.options.eps()};
 }
 
 torch::Tensor WindowSelfAttentionImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
@@ -84,8 +109,7 @@ torch::Tensor WindowSelfAttentionImpl::forward(const torch::Tensor& x, const tor
 
 torch::Tensor WindowSelfAttentionImpl::mix(const torch::Tensor& qkv,
                                            const torch::Tensor& mask) const {
-  const bool by_size = options_.global || options_.shifted();
-  if (!by_size || !mask.defined()) return attend(qkv, mask);
+  if (!by_size() || !mask.defined()) return attend(qkv, mask);
   const auto run = [&](const torch::Tensor& image, const torch::Tensor& keys) {
     return attend(image, keys);
   };
@@ -95,10 +119,7 @@ torch::Tensor WindowSelfAttentionImpl::mix(const torch::Tensor& qkv,
 torch::Tensor WindowSelfAttentionImpl::attend(const torch::Tensor& qkv,
                                               const torch::Tensor& mask) const {
   const torch::Tensor bias = bias_for(window_on(qkv.size(1), qkv.size(2)));
-  std::array<int64_t, 2> shift = options_.shift;
-  for (int axis = 0; axis < 2; ++axis) {
-    if (qkv.size(1 + axis) <= options_.window[axis]) shift[axis] = 0;
-  }
+  const std::array<int64_t, 2> shift = shift_on(qkv.size(1), qkv.size(2));
   return options_.method == AttentionMethod::kFused ? attend_fused(qkv, mask, bias, shift)
                                                     : attend_sdpa(qkv, mask, bias, shift);
 }

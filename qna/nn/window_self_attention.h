@@ -4,11 +4,14 @@
 
 #include <torch/nn/cloneable.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/nn/pimpl.h>
 
 #include <array>
+#include <optional>
 
 #include "qna/config/layers.h"
+#include "qna/ops/window_self_attention_branch.h"
 
 namespace qna::nn {
 
@@ -26,6 +29,12 @@ class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionI
   // whatever stands there, and is no key.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {});
 
+  // What ops::window_self_attention_branch runs behind `norm`, for x of this size, or nothing if it
+  // cannot: windows are shifted there, go image by image, or are LibTorch's.
+  std::optional<ops::WindowSelfAttentionBranchParameters> parameters_for_branch(
+      const torch::nn::LayerNormImpl& norm, const torch::Tensor& x,
+      const torch::Tensor& mask) const;
+
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
   const WindowSelfAttentionOptions& options() const { return options_; }
@@ -37,6 +46,10 @@ class WindowSelfAttentionImpl : public torch::nn::Cloneable<WindowSelfAttentionI
  private:
   // The windows on a map of this size.
   std::array<int64_t, 2> window_on(int64_t height, int64_t width) const;
+  // How far they are shifted there.
+  std::array<int64_t, 2> shift_on(int64_t height, int64_t width) const;
+  // Whether an image that a mask cuts out of a larger map is attended to by itself.
+  bool by_size() const { return options_.global || options_.shifted(); }
   // The table for these windows: [heads, 2 wh - 1, 2 ww - 1] or larger, indexed by key minus query.
   torch::Tensor bias_for(std::array<int64_t, 2> window) const;
   // What stands between the two products: qkv [B, H, W, 3 * features] -> [B, H, W, features].

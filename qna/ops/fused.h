@@ -3,10 +3,12 @@
 // There are two classes of operators:
 //   maps      qna_layer, window_attention and sasa: one layer, in any precision. Registered with
 //             torch's dispatcher, so they can be called by name, traced and autocast.
-//   branches  qna_layer_branch, mlp_branch and window_self_attention: a layer with all that stands
-//             around it in a block (norm, stochastic depth, residual). They are functions of C++
-//             alone: under autocast, in other dtypes and on other devices a branch is made of
-//             operators that the dispatcher knows, which is also what a tracer should see.
+//   branches  qna_layer_branch, window_self_attention_branch and mlp_branch: a layer with all that
+//             stands around it in a block (norm, stochastic depth, residual); and
+//             window_self_attention, which windows that are shifted or go image by image are made
+//             of. They are functions of C++ alone: under autocast, in other dtypes and on other
+//             devices a branch is made of operators that the dispatcher knows, which is also what a
+//             tracer should see.
 #pragma once
 
 #include <initializer_list>

@@ -84,7 +84,7 @@ struct Arrays {
   }
   at::Tensor qkv;
   OptionalTensor bias, mask;
-  kernels::WindowSelfAttentionArgs args;
+  kernels::WindowSelfAttentionArgs<float> args;
 };
 
 at::Tensor run_kernel(const at::Tensor& qkv, int64_t heads, std::array<int64_t, 2> window,
@@ -195,25 +195,31 @@ at::Tensor window_self_attention_composite(const at::Tensor& qkv, int64_t heads,
   return padded ? y.slice(1, 0, height).slice(2, 0, width) : y;
 }
 
+void check_attention_windows(const char* name, const at::Tensor& map, int64_t heads,
+                             std::array<int64_t, 2> window, const OptionalTensor& bias,
+                             const OptionalTensor& mask) {
+  check(window[0] >= 1 && window[1] >= 1, "{}: window must be at least 1 x 1, got {} x {}", name,
+        window[0], window[1]);
+  const std::array<int64_t, 2> cut = window_on(map, window);
+  if (bias.has_value()) {
+    check(bias->dim() == 3 && bias->size(0) == heads && bias->size(1) >= 2 * cut[0] - 1 &&
+              bias->size(2) >= 2 * cut[1] - 1,
+          "{}: bias must be [{}, at least {}, at least {}], got {}", name, heads, 2 * cut[0] - 1,
+          2 * cut[1] - 1, in_brackets(bias->sizes()));
+  }
+  check(!mask.has_value() ||
+            (mask->scalar_type() == at::kBool && mask->sizes() == map.sizes().slice(0, 3)),
+        "{}: mask must be bool of [batch, height, width], got {}", name,
+        mask.has_value() ? in_brackets(mask->sizes()) : "");
+}
+
 at::Tensor window_self_attention(const at::Tensor& qkv, int64_t heads,
                                  std::array<int64_t, 2> window, const OptionalTensor& bias,
                                  const OptionalTensor& mask) {
   check(heads >= 1 && qkv.dim() == 4 && qkv.size(3) % (3 * heads) == 0,
         "{}: qkv must be [batch, height, width, 3 x {} heads x dim], got {}", kName, heads,
         in_brackets(qkv.sizes()));
-  check(window[0] >= 1 && window[1] >= 1, "{}: window must be at least 1 x 1, got {} x {}", kName,
-        window[0], window[1]);
-  const std::array<int64_t, 2> cut = window_on(qkv, window);
-  if (bias.has_value()) {
-    check(bias->dim() == 3 && bias->size(0) == heads && bias->size(1) >= 2 * cut[0] - 1 &&
-              bias->size(2) >= 2 * cut[1] - 1,
-          "{}: bias must be [{}, at least {}, at least {}], got {}", kName, heads, 2 * cut[0] - 1,
-          2 * cut[1] - 1, in_brackets(bias->sizes()));
-  }
-  check(!mask.has_value() ||
-            (mask->scalar_type() == at::kBool && mask->sizes() == qkv.sizes().slice(0, 3)),
-        "{}: mask must be bool of [batch, height, width], got {}", kName,
-        mask.has_value() ? in_brackets(mask->sizes()) : "");
+  check_attention_windows(kName, qkv, heads, window, bias, mask);
   if (qkv.numel() == 0) {
     return at::empty({qkv.size(0), qkv.size(1), qkv.size(2), qkv.size(3) / 3}, qkv.options());
   }

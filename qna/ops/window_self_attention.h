@@ -25,4 +25,10 @@ at::Tensor window_self_attention_composite(const at::Tensor& qkv, int64_t heads,
                                            std::array<int64_t, 2> window,
                                            const OptionalTensor& bias, const OptionalTensor& mask);
 
+// Throws qna::Error in the name of an operator on map [B, H, W, C] unless its window, bias and mask
+// are as above.
+void check_attention_windows(const char* name, const at::Tensor& map, int64_t heads,
+                             std::array<int64_t, 2> window, const OptionalTensor& bias,
+                             const OptionalTensor& mask);
+
 }  // namespace qna::ops

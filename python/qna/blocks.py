@@ -111,11 +111,18 @@ class WindowSelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [B, H, W, features] -> the same shape."""
+        return self.proj(self._attend(self.qkv(x), self.bias_for(x)))
+
+    def bias_for(self, x: Tensor) -> Tensor:
+        """The table for the windows on map x [B, H, W, ...], by key minus query: [heads, 2 h - 1, 2 w - 1]"""
         table = self.relative_bias
         if self.whole:
             table = resize_table(table, 2 * x.shape[1] - 1, 2 * x.shape[2] - 1)
-        bias = table.flip(0, 1).permute(2, 0, 1)  # key minus query
-        return self.proj(self._attend(self.qkv(x), bias))
+        return table.flip(0, 1).permute(2, 0, 1)
+
+    def operator_window(self) -> Pair:
+        """The operators cut it to the map."""
+        return (_LARGEST, _LARGEST) if self.whole else self.window
 
     def _attend(self, qkv: Tensor, bias: Tensor) -> Tensor:
         """qkv [B, H, W, 3 * features] -> [B, H, W, features]
@@ -123,7 +130,7 @@ class WindowSelfAttention(nn.Module):
         The operator's windows begin at the map's corner: those before the shift are maps of their own. Along an axis on
         which one window holds the whole map there is no shift.
         """
-        window = (_LARGEST, _LARGEST) if self.whole else self.window  # is cut to the map
+        window = self.operator_window()
         bands = []
         for rows in _cut(qkv, 1, window[0], self.shift[0]):
             parts = [ops.window_self_attention(part, self.heads, window, bias)
@@ -303,7 +310,12 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [B, H, W, in_features] -> [B, ceil(H / stride), ceil(W / stride), features]"""
-        y = self._mix_by_qna(x) if self.qna is not None else self._mix(x)
+        if self.qna is not None:
+            y = self._mix_by_qna(x)
+        elif self.attention is not None and self.attention.shift == (0, 0):
+            y = self._mix_by_attention(x)
+        else:
+            y = self._mix(x)
         weight, bias = self.mlp.fc2.weight, self.mlp.fc2.bias
         if self.scale2 is not None:
             weight, bias = weight * self.scale2[:, None], bias * self.scale2
@@ -320,6 +332,15 @@ class Block(nn.Module):
             y = ops.qna_layer_branch(x, *weights, None, *self.qna.geometry(), NORM_EPSILON, None, False)
             return y + self._skipped(x)
         return ops.qna_layer_branch(x, *weights, None, *self.qna.geometry(), NORM_EPSILON, self._drop_factors(x))
+
+    def _mix_by_attention(self, x: Tensor) -> Tensor:
+        """The first half as one operator."""
+        layer, proj = self.attention, self.attention.proj.weight
+        if self.scale1 is not None:
+            proj = proj * self.scale1[:, None]
+        return ops.window_self_attention_branch(
+            x, self.norm1.weight, self.norm1.bias, layer.qkv.weight, proj, layer.bias_for(x), None,
+            self._drop_factors(x), layer.heads, layer.operator_window(), NORM_EPSILON)
 
     def _mix(self, x: Tensor) -> Tensor:
         mixer = self.mixer if self.attention is None else self.attention

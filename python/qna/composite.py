@@ -332,6 +332,33 @@ def window_self_attention(
     return y[:, :height, :width] if padded else y
 
 
+def window_self_attention_branch(
+    x: Tensor,
+    norm_weight: Tensor,
+    norm_bias: Tensor,
+    qkv_weight: Tensor,
+    proj_weight: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    drop_factor: Tensor | None,
+    heads: int,
+    window: Sequence[int],
+    epsilon: float = 1e-6,
+) -> Tensor:
+    """The first half of a block with self-attention: x + drop_factor * proj(attention(qkv(norm(x)))).
+
+    x [B, H, W, features], norm_weight and norm_bias [features], qkv_weight [3 * features, features], proj_weight
+    [features, features], drop_factor [B] or None: a factor for each image; bias, mask and window as those of
+    `window_self_attention`.
+    """
+    normed = F.layer_norm(x, x.shape[-1:], norm_weight, norm_bias, epsilon)
+    mixed = window_self_attention(F.linear(normed, qkv_weight), heads, window, bias, mask)
+    branch = F.linear(mixed, proj_weight)
+    if drop_factor is not None:
+        branch = branch * drop_factor.to(branch.dtype)[:, None, None, None]
+    return x + branch
+
+
 def _split(x: Tensor, window: tuple[int, int], down: int, across: int) -> Tensor:
     """[B, H, W, ...] -> [B * windows, tokens, ...]"""
     x = x.unflatten(2, (across, window[1])).unflatten(1, (down, window[0]))

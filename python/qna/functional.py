@@ -287,9 +287,17 @@ def window_self_attention(
         heads,
         qkv.shape,
     )
+    cut = _check_attention_windows(qkv, "qkv", heads, window, bias, mask, caller)
+    return ops.window_self_attention(qkv, heads, cut, bias, mask)
+
+
+def _check_attention_windows(
+    x: Tensor, name: str, heads: int, window: Size, bias: Tensor | None, mask: Tensor | None, caller: str
+) -> tuple[int, int]:
+    """The window, cut to map x."""
     window = numbers(window, 2, "window", 1, caller)
-    check_windows(qkv.shape[1], qkv.shape[2], (1, 1), (0, 0, 0, 0), (1, 1), caller)
-    cut = (min(window[0], qkv.shape[1]), min(window[1], qkv.shape[2]))
+    check_windows(x.shape[1], x.shape[2], (1, 1), (0, 0, 0, 0), (1, 1), caller)
+    cut = (min(window[0], x.shape[1]), min(window[1], x.shape[2]))
     if bias is not None:
         least = (2 * cut[0] - 1, 2 * cut[1] - 1)
         check(
@@ -300,9 +308,50 @@ def window_self_attention(
             *least,
             bias.shape,
         )
-    check_mask(mask, qkv.shape[:3], caller)
-    check_same_device(qkv, "qkv", {"bias": bias, "mask": mask}, caller)
-    return ops.window_self_attention(qkv, heads, cut, bias, mask)
+    check_mask(mask, x.shape[:3], caller)
+    check_same_device(x, name, {"bias": bias, "mask": mask}, caller)
+    return cut
+
+
+def window_self_attention_branch(
+    x: Tensor,
+    norm_weight: Tensor,
+    norm_bias: Tensor,
+    qkv_weight: Tensor,
+    proj_weight: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    drop_factor: Tensor | None,
+    heads: int,
+    window: Size,
+    epsilon: float = 1e-6,
+) -> Tensor:
+    """The first half of a block with self-attention in windows: x + drop_factor * proj(attention(qkv(norm(x)))).
+
+    Args:
+        x: [B, H, W, features].
+        norm_weight, norm_bias: [features].
+        qkv_weight: [3 * features, features], rows: q, k, v, each [heads, dim]; proj_weight: [features, features].
+        bias, mask, heads, window: as those of `window_self_attention`. What is no key is still a query.
+        drop_factor: [B] or None, a factor for each image; where it is 0 nothing is computed.
+    """
+    caller = "window_self_attention_branch"
+    check_rank(x, 4, "[batch, height, width, features]", "x", caller)
+    check_floating(x, "x", caller)
+    features = x.shape[3]
+    check(heads >= 1 and features % heads == 0, caller, "heads must divide the features ({}), got {}", features, heads)
+    for name, tensor, sizes, layout in (
+        ("norm_weight", norm_weight, (features,), "[features]"),
+        ("norm_bias", norm_bias, (features,), "[features]"),
+        ("qkv_weight", qkv_weight, (3 * features, features), "[3 x features, features]"),
+        ("proj_weight", proj_weight, (features, features), "[features, features]"),
+        ("drop_factor", drop_factor, x.shape[:1], "[batch]"),
+    ):
+        check_sizes(tensor, sizes, layout, name, caller)
+    cut = _check_attention_windows(x, "x", heads, window, bias, mask, caller)
+    return ops.window_self_attention_branch(
+        x, norm_weight, norm_bias, qkv_weight, proj_weight, bias, mask, drop_factor, heads, cut, epsilon
+    )
 
 
 def window_attention(

@@ -8,8 +8,8 @@ The functions below choose, as `qna.functional` documents them; they trust their
 
 - maps: `qna_layer`, `window_attention` and `sasa`, one layer in any precision. By the kernels for float32, bfloat16 and
   float16 on the CPU. Autocast lowers the maps and leaves the weights, since the arithmetic is float32.
-- branches: `qna_layer_branch`, `mlp_branch` and `window_self_attention`. By the kernels for float32 on the CPU outside
-  autocast. `fold_qna_layer`, small products on parameters, never sees autocast.
+- branches: `qna_layer_branch`, `window_self_attention_branch` and `mlp_branch`, and `window_self_attention`. By the
+  kernels for float32 on the CPU outside autocast. `fold_qna_layer`, small products on parameters, never sees autocast.
 
 The kernels give the same bits for every number of threads, in every run, so they respect
 `torch.use_deterministic_algorithms`. Gradients of gradients come from the composite forms.
@@ -223,6 +223,18 @@ def window_self_attention(qkv, heads, window, bias=None, mask=None) -> Tensor:
     return _run(op, qkv, heads, window, bias, mask)
 
 
+def window_self_attention_branch(
+    x, norm_weight, norm_bias, qkv_weight, proj_weight, bias, mask, drop_factor, heads, window, epsilon=1e-6
+) -> Tensor:
+    tensors = (x, norm_weight, norm_bias, qkv_weight, proj_weight, bias)
+    args = (*tensors, mask, drop_factor, heads, window, epsilon)
+    if not _is_fused_branch(*tensors, drop_factor) or (drop_factor is not None and drop_factor.requires_grad):
+        return composite.window_self_attention_branch(*args)
+    if _wants_gradient(*tensors):
+        return _ops.window_self_attention_branch_saving.default(*args)[0]
+    return _run(_ops.window_self_attention_branch.default, *args)
+
+
 def window_attention(
     scores, values, bias, tap_weights, mask, kernel_size, stride, padding, dilation, separate=False
 ) -> Tensor:
@@ -342,6 +354,21 @@ def _window_self_attention_shape(qkv, heads, window, bias, mask):
 
 def _window_self_attention_backward_shape(grad_out, qkv, out, heads, window, bias, mask):
     return qkv.new_empty(qkv.shape), _table(qkv, 0) if bias is None else _table(qkv, *bias.shape)
+
+
+def _window_self_attention_branch_shape(x, *rest):
+    return x.new_empty(x.shape)
+
+
+def _window_self_attention_branch_saving_shape(x, *rest):
+    return x.new_empty(x.shape), _table(x, 4, *x.shape)
+
+
+def _window_self_attention_branch_backward_shape(
+    grad_y, saved, x, norm_weight, norm_bias, qkv_weight, proj_weight, bias, *rest
+):
+    tensors = (x, norm_weight, norm_bias, qkv_weight, proj_weight)
+    return (*(_table(x, *like.shape) for like in tensors), _table(x, *((0,) if bias is None else bias.shape)))
 
 
 def _window_attention_shape(scores, values, bias, tap_weights, mask, kernel_size, stride, padding, dilation, separate):
@@ -518,6 +545,16 @@ def _window_self_attention_backward(grads, inputs, out, needs):
     return [grad_qkv, None, None, _like(grad_bias, bias)]
 
 
+def _window_self_attention_branch_saving_backward(grads, inputs, saved, needs):
+    *found, grad_bias = _ops.window_self_attention_branch_backward.default(grads[0], saved, *inputs)
+    return [*found, _like(grad_bias, inputs[5])]
+
+
+def _window_self_attention_branch_backward(grads, inputs, _, needs):
+    saved = _ops.window_self_attention_branch_saving.default(*inputs)[1]
+    return _window_self_attention_branch_saving_backward(grads, inputs, saved, needs)
+
+
 def _window_attention_backward(grads, inputs, _, needs):
     found = _ops.window_attention_backward.default(grads[0], *inputs)
     return [_like(gradient, tensor) for gradient, tensor in zip(found, inputs)]
@@ -544,6 +581,9 @@ _SHAPES = {
     "mlp_branch_backward": _mlp_branch_backward_shape,
     "window_self_attention": _window_self_attention_shape,
     "window_self_attention_backward": _window_self_attention_backward_shape,
+    "window_self_attention_branch": _window_self_attention_branch_shape,
+    "window_self_attention_branch_saving": _window_self_attention_branch_saving_shape,
+    "window_self_attention_branch_backward": _window_self_attention_branch_backward_shape,
     "window_attention": _window_attention_shape,
     "window_attention_backward": _window_attention_backward_shape,
     "sasa": _sasa_shape,
@@ -576,6 +616,11 @@ def _register() -> torch.library.Library:
     _register_gradient("mlp_branch_saving", composite.mlp_branch, _mlp_branch_saving_backward, kept=1)
     _register_gradient(
         "window_self_attention", composite.window_self_attention, _window_self_attention_backward, kept=0
+    )
+    form = composite.window_self_attention_branch
+    _register_gradient("window_self_attention_branch", form, _window_self_attention_branch_backward)
+    _register_gradient(
+        "window_self_attention_branch_saving", form, _window_self_attention_branch_saving_backward, kept=1
     )
     _register_gradient("window_attention", composite.window_attention, _window_attention_backward)
     _register_gradient("sasa", composite.sasa, _sasa_backward)

@@ -18,6 +18,9 @@
 #define QNA_MLP                                                                                    \
   "Tensor x, Tensor norm_weight, Tensor norm_bias, Tensor weight1, Tensor bias1, Tensor weight2, " \
   "Tensor bias2, Tensor? drop_factor, str activation, float epsilon"
+#define QNA_ATTENTION_BRANCH                                                                \
+  "Tensor x, Tensor norm_weight, Tensor norm_bias, Tensor qkv_weight, Tensor proj_weight, " \
+  "Tensor? bias, Tensor? mask, Tensor? drop_factor, int heads, int[2] window, float epsilon"
 #define QNA_WINDOW_ATTENTION \
   "Tensor scores, Tensor values, Tensor? bias, Tensor? tap_weights, Tensor? mask, " QNA_WINDOWS
 #define QNA_SASA "Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, " QNA_WINDOWS
@@ -54,6 +57,11 @@ STABLE_TORCH_LIBRARY(qna, library) {
       "window_self_attention_backward(Tensor grad_out, Tensor qkv, Tensor out, int heads, int[2] "
       "window, "
       "Tensor? bias, Tensor? mask) -> (Tensor, Tensor)");
+  library.def("window_self_attention_branch(" QNA_ATTENTION_BRANCH ") -> Tensor");
+  library.def("window_self_attention_branch_saving(" QNA_ATTENTION_BRANCH ") -> (Tensor, Tensor)");
+  library.def(
+      "window_self_attention_branch_backward(Tensor grad_y, Tensor saved, " QNA_ATTENTION_BRANCH
+      ") -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   library.def("window_attention(" QNA_WINDOW_ATTENTION ", bool separate) -> Tensor");
   library.def("window_attention_backward(Tensor grad_out, " QNA_WINDOW_ATTENTION
               ", bool separate) -> (Tensor, Tensor, Tensor, Tensor)");
@@ -76,6 +84,11 @@ STABLE_TORCH_LIBRARY_IMPL(qna, CPU, library) {
   library.impl("mlp_branch_backward", TORCH_BOX(&mlp_branch_backward));
   library.impl("window_self_attention", TORCH_BOX(&window_self_attention));
   library.impl("window_self_attention_backward", TORCH_BOX(&window_self_attention_backward));
+  library.impl("window_self_attention_branch", TORCH_BOX(&window_self_attention_branch));
+  library.impl("window_self_attention_branch_saving",
+               TORCH_BOX(&window_self_attention_branch_saving));
+  library.impl("window_self_attention_branch_backward",
+               TORCH_BOX(&window_self_attention_branch_backward));
   library.impl("window_attention", TORCH_BOX(&window_attention));
   library.impl("window_attention_backward", TORCH_BOX(&window_attention_backward));
   library.impl("sasa", TORCH_BOX(&sasa));

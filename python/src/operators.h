@@ -1,6 +1,7 @@
 // The operators' kernels for the CPU, with the arguments of their schemas in library.cc.
 #pragma once
 
+#include <array>
 #include <string>
 #include <tuple>
 
@@ -14,6 +15,7 @@ using Tensors2 = std::tuple<Tensor, Tensor>;
 using Tensors3 = std::tuple<Tensor, Tensor, Tensor>;
 using Tensors4 = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using Tensors5 = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+using Tensors6 = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 using Tensors7 = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 using Tensors8 = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
@@ -85,6 +87,30 @@ Tensor window_self_attention(Tensor qkv, int64_t heads, Integers window, Optiona
 // Of qkv and bias.
 Tensors2 window_self_attention_backward(Tensor grad_out, Tensor qkv, Tensor out, int64_t heads,
                                         Integers window, OptionalTensor bias, OptionalTensor mask);
+
+// The window on a map [B, H, W, C], cut to it. Fails unless it and the bias are as they must be.
+std::array<int64_t, 2> check_attention_window(const Tensor& map, int64_t heads,
+                                              const Integers& window, const OptionalTensor& bias,
+                                              const char* caller);
+
+Tensor window_self_attention_branch(Tensor x, Tensor norm_weight, Tensor norm_bias,
+                                    Tensor qkv_weight, Tensor proj_weight, OptionalTensor bias,
+                                    OptionalTensor mask, OptionalTensor drop_factor, int64_t heads,
+                                    Integers window, double epsilon);
+// Also what the gradients need, [4, B, H, W, features]: queries, keys and values of each pixel
+// [B, H, W, 3 * features], then what attention made of them.
+Tensors2 window_self_attention_branch_saving(Tensor x, Tensor norm_weight, Tensor norm_bias,
+                                             Tensor qkv_weight, Tensor proj_weight,
+                                             OptionalTensor bias, OptionalTensor mask,
+                                             OptionalTensor drop_factor, int64_t heads,
+                                             Integers window, double epsilon);
+// Of x, the four parameters and bias.
+Tensors6 window_self_attention_branch_backward(Tensor grad_y, Tensor saved, Tensor x,
+                                               Tensor norm_weight, Tensor norm_bias,
+                                               Tensor qkv_weight, Tensor proj_weight,
+                                               OptionalTensor bias, OptionalTensor mask,
+                                               OptionalTensor drop_factor, int64_t heads,
+                                               Integers window, double epsilon);
 
 Tensor window_attention(Tensor scores, Tensor values, OptionalTensor bias,
                         OptionalTensor tap_weights, OptionalTensor mask, Integers kernel_size,

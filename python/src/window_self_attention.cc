@@ -22,20 +22,7 @@ struct WindowArrays {
       fail("{}: qkv must be [batch, height, width, 3 x {} heads x dim], got {}", caller, heads,
            in_brackets(sizes_of(qkv_in)));
     }
-    if (qkv_in.size(1) < 1 || qkv_in.size(2) < 1) {
-      fail("{}: the map must be at least 1 x 1, got {}", caller, in_brackets(sizes_of(qkv_in)));
-    }
-    if (window.size() != 2 || window[0] < 1 || window[1] < 1) {
-      fail("{}: window must be at least 1 x 1, got {}", caller, in_brackets(window));
-    }
-    const int64_t rows = std::min(window[0], qkv_in.size(1));
-    const int64_t columns = std::min(window[1], qkv_in.size(2));
-    if (bias_in.has_value() &&
-        (bias_in->dim() != 3 || bias_in->size(0) != heads || bias_in->size(1) < 2 * rows - 1 ||
-         bias_in->size(2) < 2 * columns - 1)) {
-      fail("{}: bias must be [{}, at least {}, at least {}], got {}", caller, heads, 2 * rows - 1,
-           2 * columns - 1, in_brackets(sizes_of(*bias_in)));
-    }
+    const auto [rows, columns] = check_attention_window(qkv_in, heads, window, bias_in, caller);
     qkv = as_table(qkv_in);
     bias = as_table(bias_in);
     mask = check_mask(mask_in, sizes_of(qkv_in).first(3), caller);
@@ -61,6 +48,25 @@ struct WindowArrays {
 };
 
 }  // namespace
+
+std::array<int64_t, 2> check_attention_window(const Tensor& map, int64_t heads,
+                                              const Integers& window, const OptionalTensor& bias,
+                                              const char* caller) {
+  if (map.size(1) < 1 || map.size(2) < 1) {
+    fail("{}: the map must be at least 1 x 1, got {}", caller, in_brackets(sizes_of(map)));
+  }
+  if (window.size() != 2 || window[0] < 1 || window[1] < 1) {
+    fail("{}: window must be at least 1 x 1, got {}", caller, in_brackets(window));
+  }
+  const int64_t rows = std::min(window[0], map.size(1));
+  const int64_t columns = std::min(window[1], map.size(2));
+  if (bias.has_value() && (bias->dim() != 3 || bias->size(0) != heads ||
+                           bias->size(1) < 2 * rows - 1 || bias->size(2) < 2 * columns - 1)) {
+    fail("{}: bias must be [{}, at least {}, at least {}], got {}", caller, heads, 2 * rows - 1,
+         2 * columns - 1, in_brackets(sizes_of(*bias)));
+  }
+  return {rows, columns};
+}
 
 Tensor window_self_attention(Tensor qkv, int64_t heads, Integers window, OptionalTensor bias,
                              OptionalTensor mask) {

@@ -9,7 +9,7 @@ import reference
 import torch
 
 import qna
-from qna import functional, layers, ops
+from qna import blocks, functional, layers, ops
 
 
 def fill(layer):
@@ -274,6 +274,34 @@ def test_fold_into_a_norm():
     folded = layer.parameters_for_layer(norm.weight, norm.bias)
     y = functional.qna_layer_branch(x, *folded, None, *layer.geometry(), epsilon=1e-6)
     torch.testing.assert_close(y, x + layer(norm(x)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"window": (3, 4)}, {"window": (3, 4), "whole": True}, {"window": (9, 9)},
+                                     {"window": (4, 4), "shift": (2, 2)}])  # fmt: skip
+@pytest.mark.parametrize("drop_path", [0.0, 0.5])
+def test_attention_blocks_are_their_modules(options, drop_path):
+    torch.manual_seed(0)
+    block = blocks.Block(blocks.WindowSelfAttention(16, heads=2, **options), 16, 16, layer_scale=0.5,
+                         drop_path=drop_path)  # fmt: skip
+    for parameter in block.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    inputs = torch.randn(4, 6, 7, 16)
+
+    def run(forward):
+        x = inputs.clone().requires_grad_()
+        torch.manual_seed(1)  # the same images are dropped
+        y = forward(x)
+        return [y, *torch.autograd.grad(y.square().sum(), [x, *block.parameters()])]
+
+    def by_modules(x):
+        y = block._mix(x)
+        mixed = block.mlp.fc2(torch.nn.functional.gelu(block.mlp.fc1(block.norm2(y)), approximate="tanh"))
+        factors = block._drop_factors(y)
+        mixed = mixed * block.scale2
+        return y + (mixed if factors is None else mixed * factors[:, None, None, None])
+
+    for actual, expected in zip(run(block), run(by_modules), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
 
 
 def test_training_learns():

@@ -13,7 +13,9 @@ import qna
 from qna import composite, functional, ops
 
 FORWARD = ("qna_layer", "qna_layer_branch", "fold_qna_layer", "mlp_branch", "window_self_attention",
-           "window_attention", "sasa")  # fmt: skip
+           "window_self_attention_branch", "window_attention", "sasa")  # fmt: skip
+SAVING = ("qna_layer", "qna_layer_branch", "mlp_branch", "window_self_attention_branch")
+DROP = {"qna_layer_branch": 14, "mlp_branch": 7, "window_self_attention_branch": 7}  # the place of drop_factor
 MAPS = ("qna_layer", "window_attention", "sasa")
 
 # kernel_size, stride, padding, dilation
@@ -105,6 +107,12 @@ def make(name, dtype=torch.float32, geometry="same", masked=False, biased=True, 
     if name == "window_self_attention":
         bias = random(2, 7, 5) if biased else None
         return Arguments(name, random(2, *sizes, 18, dtype=dtype), 2, (4, 3), bias, mask)
+    if name == "window_self_attention_branch":
+        drop_factor = torch.tensor([0.0, 1.5]) if masked else None
+        return Arguments(
+            name, random(2, *sizes, 6, dtype=dtype), random(6), random(6), random(18, 6) / 4, random(6, 6) / 2,
+            random(2, 7, 5) if biased else None, mask, drop_factor, 2, (4, 3), 1e-6, constant=(7,),
+        )  # fmt: skip
     if name == "window_attention":
         table = (*windows[0], 2, 3)
         return Arguments(
@@ -174,7 +182,7 @@ def variants(name):
         yield {"sizes": (12, 17), "heads": 8, "dim": 16, "queries": 3}
     if name == "window_attention":
         yield {"separate": True, "masked": True}
-    if name == "window_self_attention":
+    if name in ("window_self_attention", "window_self_attention_branch"):
         yield {"sizes": (2, 2)}
         yield {"sizes": (9, 7), "masked": True}
 
@@ -278,7 +286,7 @@ def test_double_backward_behind_kernels(name):
 
 
 def test_gradient_of_the_operator_that_saves_nothing():
-    for name in ("qna_layer", "qna_layer_branch", "mlp_branch"):
+    for name in SAVING:
         arguments = make(name, masked=True)
         _, expected = run(getattr(functional, name), arguments)
         _, actual = run(getattr(torch.ops.qna, name).default, arguments)
@@ -286,7 +294,7 @@ def test_gradient_of_the_operator_that_saves_nothing():
             assert torch.equal(a, e)
 
 
-@pytest.mark.parametrize(("name", "place"), [("qna_layer_branch", 14), ("mlp_branch", 7)])
+@pytest.mark.parametrize(("name", "place"), list(DROP.items()))
 def test_gradient_of_the_drop_factor(name, place):
     arguments = make(name, masked=True)
     values = arguments.fresh()
@@ -335,11 +343,11 @@ def backward_arguments(name, options):
         grads = [torch.randn_like(output) for output in torch.ops.qna.fold_qna_layer(*values)]
         grads = grads if norm_scale is not None else [grads[0], None, None]
         return [*grads, query, key_weight, value_weight, norm_scale, norm_shift, *rest]
-    if name == "mlp_branch":
-        y, h = torch.ops.qna.mlp_branch_saving(*values)
+    if name in ("mlp_branch", "window_self_attention_branch"):
+        y, saved = getattr(torch.ops.qna, f"{name}_saving")(*values)
         if values[7] is not None:
-            h.nan_to_num_()  # where a sample is dropped it holds anything, and tests compare
-        return [torch.randn_like(y), h, *values]
+            saved.nan_to_num_()  # where a sample is dropped it holds anything, and tests compare
+        return [torch.randn_like(y), saved, *values]
     out = getattr(torch.ops.qna, name)(*values)
     if name == "window_self_attention":
         return [torch.randn_like(out), values[0], out, *values[1:]]
@@ -352,7 +360,7 @@ def opcheck_cases():
             text = "-".join(f"{key}={value}" for key, value in options.items())
             yield pytest.param(name, "", options, id=f"{name}-{text}")
             yield pytest.param(name, "_backward", options, id=f"{name}_backward-{text}")
-            if name in ("qna_layer", "qna_layer_branch", "mlp_branch"):
+            if name in SAVING:
                 yield pytest.param(name, "_saving", options, id=f"{name}_saving-{text}")
 
 
@@ -367,9 +375,6 @@ def test_opcheck(name, ending, options):
             arguments.values = [torch.ones(2) if v is arguments.values[DROP[name]] else v for v in arguments.values]
         values = arguments.fresh()
     torch.library.opcheck(getattr(torch.ops.qna, name + ending).default, values)
-
-
-DROP = {"qna_layer_branch": 14, "mlp_branch": 7}
 
 
 def test_every_operator_is_checked():
@@ -466,7 +471,7 @@ def test_autocast_in_training():
 
 
 def test_branches_under_autocast():
-    for name in ("qna_layer_branch", "mlp_branch", "window_self_attention"):
+    for name in ("qna_layer_branch", "mlp_branch", "window_self_attention", "window_self_attention_branch"):
         values = make(name).values
         expected = getattr(functional, name)(*values)
         with torch.autocast("cpu", torch.bfloat16):
@@ -635,6 +640,10 @@ WRONG = [
     ("window_self_attention", {"a1": 4}, r"qkv must be .*3 x 4 heads x dim\], got \[2, 5, 6, 18\]"),
     ("window_self_attention", {"a3": torch.zeros(2, 6, 5)}, r"bias must be \[2, at least 7, at least 5\]"),
     ("window_self_attention", {"a2": (0, 3)}, r"window must be at least 1, got 0"),
+    ("window_self_attention_branch", {"a8": 4}, r"heads must divide the features \(6\), got 4"),
+    ("window_self_attention_branch", {"a3": torch.zeros(6, 18)}, r"qkv_weight must be .*\[18, 6\], got \[6, 18\]"),
+    ("window_self_attention_branch", {"a5": torch.zeros(2, 6, 5)}, r"bias must be \[2, at least 7, at least 5\]"),
+    ("window_self_attention_branch", {"a7": torch.zeros(3)}, r"drop_factor must be \[batch\] = \[2\], got \[3\]"),
     ("window_attention", {"a0": torch.zeros(2, 5, 6, 2, 4)}, r"scores must be .*\[2, 5, 6, 2, 3\]"),
     ("window_attention", {"a0": torch.zeros(2, 5, 6, 2, 3).half()}, r"scores must have the dtype of values"),
     ("sasa", {"a0": torch.zeros(2, 5, 5, 2, 4)}, r"q must be .*\[2, 5, 6, 2, 4\], got \[2, 5, 5, 2, 4\]"),

@@ -55,14 +55,33 @@ struct ScratchMatrix {
     bias = arena.take<float>(vectors * Lanes());
     matrix = {data, bias, inner, vectors, columns};
   }
-  template <typename At>
-  void pack(Runtime& runtime, const At& at) const {
+  // Rows [columns][inner], as linear layers have them; scale: [inner], or null. By blocks of a
+  // cache line of each row: going down a column, rows of 2^n bytes would push each other out.
+  void pack_transposed(Runtime& runtime, const float* rows, const float* scale) const {
+    constexpr int64_t kBlock = 16;
     std::fill_n(bias, matrix.vectors * Lanes(), 0.0f);
-    PackMatrix(data, matrix.inner, matrix.vectors, runtime,
-               [&](int64_t k, int64_t c) { return c < matrix.columns ? at(k, c) : 0.0f; });
+    runtime.for_each(PanelCount(matrix.vectors), [&](int64_t p, int) {
+      const int64_t begin = PanelBegin(matrix.vectors, p) * Lanes();
+      const int64_t width = PanelBegin(matrix.vectors, p + 1) * Lanes() - begin;
+      const int64_t valid = std::min(width, matrix.columns - begin);
+      float* panel = data + begin * matrix.inner;
+      for (int64_t k = 0; k < matrix.inner; k += kBlock) {
+        const int64_t count = std::min(kBlock, matrix.inner - k);
+        for (int64_t c = 0; c < width; ++c) {
+          float* HWY_RESTRICT to = panel + k * width + c;
+          if (c >= valid) {
+            for (int64_t i = 0; i < count; ++i) to[i * width] = 0.0f;
+            continue;
+          }
+          const float* HWY_RESTRICT from = rows + (begin + c) * matrix.inner + k;
+          for (int64_t i = 0; i < count; ++i) {
+            to[i * width] = scale == nullptr ? from[i] : from[i] * scale[k + i];
+          }
+        }
+      }
+    });
   }
-  // The same for rows [inner][columns] that lie as they are multiplied; scale: of the columns, or
-  // null.
+  // Rows [inner][columns] that lie as they are multiplied; scale: of the columns, or null.
   void pack_rows(Runtime& runtime, const float* rows, const float* scale) const {
     std::fill_n(bias, matrix.vectors * Lanes(), 0.0f);
     runtime.for_each(PanelCount(matrix.vectors), [&](int64_t p, int) HWY_ATTR {
@@ -87,8 +106,7 @@ struct ScratchMatrix {
 inline void PackNormed(const ScratchMatrix& packed, Runtime& runtime, const float* weight,
                        const float* bias, const float* norm_weight, const float* norm_bias) {
   const int64_t features = packed.matrix.inner;
-  packed.pack(runtime,
-              [&](int64_t k, int64_t c) { return weight[c * features + k] * norm_weight[k]; });
+  packed.pack_transposed(runtime, weight, norm_weight);
   for (int64_t c = 0; c < packed.matrix.columns; ++c) {
     packed.bias[c] =
         (bias == nullptr ? 0.0f : bias[c]) + DotRow(weight + c * features, norm_bias, features);

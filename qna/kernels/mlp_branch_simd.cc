@@ -42,7 +42,7 @@ void MlpBranch(const MlpBranchArgs<float>& args, Runtime& runtime) {
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
 
   PackNormed(expand, runtime, in.weight1, in.bias1, in.norm_weight, in.norm_bias);
-  contract.pack(runtime, [&](int64_t k, int64_t c) { return in.weight2[c * hidden + k]; });
+  contract.pack_transposed(runtime, in.weight2, nullptr);
   std::copy_n(in.bias2, features, contract.bias);
 
   runtime.for_each(cut.count(), [&](int64_t index, int id) HWY_ATTR {

@@ -87,7 +87,7 @@ void AttentionBranch(const WindowSelfAttentionBranchArgs<float>& args, Runtime& 
   };
   carve(ScratchArena(runtime.scratch(carve(ScratchArena()))));
   PackNormed(expand, runtime, in.qkv_weight, nullptr, in.norm_weight, in.norm_bias);
-  project.pack(runtime, [&](int64_t k, int64_t c) { return in.proj_weight[c * features + k]; });
+  project.pack_transposed(runtime, in.proj_weight, nullptr);
 
   for (size_t g = 0; g < cut.groups.size(); ++g) {
     const RowChunks::Group& group = cut.groups[g];

@@ -137,21 +137,21 @@ TEST(HaloAttention, WithoutHaloWindowSelfAttention) {
     for (int64_t i = head; i < problem.bias.size(); i += 2) bias.push_back(problem.bias.data()[i]);
   ThreadRuntime runtime;
   const Results expected = one_output(problem.pixels() * 10, kTolerance, [&](float* out) {
-    window_self_attention_reference({.batch = 2,
-                                     .height = 6,
-                                     .width = 9,
-                                     .heads = 2,
-                                     .head_dim = 5,
-                                     .window_h = 3,
-                                     .window_w = 6,
-                                     .qkv = qkv.data(),
-                                     .scale = problem.args.scale,
-                                     .bias = bias.data(),
-                                     .bias_h = 3,
-                                     .bias_w = 6,
-                                     .mask = problem.mask.data(),
-                                     .out = out},
-                                    runtime);
+    window_self_attention_reference<float>({.batch = 2,
+                                            .height = 6,
+                                            .width = 9,
+                                            .heads = 2,
+                                            .head_dim = 5,
+                                            .window_h = 3,
+                                            .window_w = 6,
+                                            .qkv = qkv.data(),
+                                            .scale = problem.args.scale,
+                                            .bias = bias.data(),
+                                            .bias_h = 3,
+                                            .bias_w = 6,
+                                            .mask = problem.mask.data(),
+                                            .out = out},
+                                           runtime);
   });
   expect_near(problem.run(), expected);
 }

@@ -32,6 +32,7 @@ struct AttendArguments {
   std::vector<std::string> layers;  // empty: typical ones
   std::string size;                 // empty: the model's
   bool kernels = true;
+  int threads = 0;  // 0: one per core
   predict::SheetStyle style;
 };
 
@@ -128,7 +129,7 @@ void run_attend(const AttendArguments& a) {
   const InputSize size = input_size(a.size, model.classifier());
   const predict::AttentionOptions options{.layers = choose_layers(model, a),
                                           .kernel_side = a.kernels ? predict::kKernelSide : 0};
-  const std::vector<std::string> paths = data::find_images(a.images);
+  const std::vector<std::string> paths = find_pictures(a.images);
   make_output_folder(a.out);
 
   Page page;
@@ -140,7 +141,7 @@ void run_attend(const AttendArguments& a) {
     fmt::print("{}\n", path);
     std::fflush(stdout);
   };
-  engine::Context context;
+  engine::Context context(a.threads);
   UniqueStems stems;
   const auto read = [&](const std::string& path) { return read_at(path, size, preprocess); };
   const auto look_at = [&](size_t i, const Image& seen, Progress& progress) {
@@ -159,7 +160,7 @@ void run_attend(const AttendArguments& a) {
       }
     }
   };
-  const int64_t failed = for_each_image(paths, read, look_at);
+  const int64_t failed = for_each_image(paths, read, look_at, a.threads);
   if (failed < static_cast<int64_t>(paths.size())) {
     const std::string index = (fs::path(a.out) / "index.html").string();
     write_file(index, page.html());
@@ -174,7 +175,7 @@ void add_attend(Command program) {
   Command verb = program.verb("attend", "Draw where a model looks in pictures");
   auto a = std::make_shared<AttendArguments>();
   verb.option("images", a->images,
-              "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
+              "Pictures, or folders of them (JPEG, PNG, WebP); before them a weights file\n"
               "(.safetensors) [the small classifier that comes with the program]")
       .required()
       .type_name("[FILE] IMAGE");
@@ -201,6 +202,9 @@ void add_attend(Command program) {
             "Weights of the values, with the learned scale, instead of attention");
   verb.flag("--shared-scale", a->style.shared_scale,
             "One range of colours for all heads of a layer");
+  verb.option("--threads", a->threads,
+              "Threads that compute, and that read pictures [one per core]")
+      .range(1, 1024);
   verb.footer(
       "For every picture and layer a PNG sheet shows each head's attention, summed over the "
       "windows\n"

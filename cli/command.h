@@ -36,10 +36,22 @@ class Option {
   Option& excludes(Option other);
   Option& needs(Option other);
   Option& group(const std::string& title);  // where --help lists it
+  bool given() const;                       // in the command line, once it is read
 
  private:
   CLI::Option* option_;
 };
+
+// A word that may stand behind a command, and what it is for.
+struct CommandWord {
+  std::string command;  // "qna data preview"
+  std::string word;     // "--out", or a verb
+  std::string help;     // one line
+};
+
+// The only argument of a program that is asked to print its words, a line each:
+// command, tab, word, tab, help.
+inline constexpr const char* kWordsFlag = "--print-words";
 
 // A program or one of its verbs.
 class Command {
@@ -65,6 +77,9 @@ class Command {
 
   void footer(const std::string& text);  // below the options in --help: remarks, examples
   void callback(std::function<void()> work);
+
+  // Verbs and options, with those of all verbs; for shells.
+  std::vector<CommandWord> words() const;
 
  private:
   CLI::App* app_;

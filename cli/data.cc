@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/image/write_png.h"
 #include "qna/kinds/kind.h"
@@ -17,7 +18,7 @@ struct PreviewArguments {
 };
 
 void preview(const PreviewArguments& a) {
-  const train::Recipe recipe = train::read_recipe(a.recipe, a.settings);
+  const train::Recipe recipe = train::read_recipe(find_recipe(a.recipe), a.settings);
   const kinds::Preview made = kinds::row_of_task(recipe.task).preview(recipe, a.options);
   image::write_png(a.out, viz::contact_sheet(made.cells, {.columns = made.columns,
                                                           .title = {made.title, made.subtitle}}));
@@ -31,7 +32,9 @@ void add_data(Command program) {
   verb.require_verb();
   Command sub = verb.verb("preview", "Write a sheet of the pictures as training sees them");
   auto a = std::make_shared<PreviewArguments>();
-  sub.option("recipe", a->recipe, "Recipe (.toml)").required().type_name("RECIPE");
+  sub.option("recipe", a->recipe, "Recipe (.toml), or the name of one")
+      .required()
+      .type_name("RECIPE");
   sub.option("--set", a->settings, "Another value for a key of the recipe")
       .one_value_each()
       .type_name("KEY=VALUE");
@@ -46,8 +49,8 @@ void add_data(Command program) {
       "The pictures are those that training sees: augmentation is a function of seed, epoch and\n"
       "picture. Detection shows the boxes, auto-encoding the pictures as they go in.\n\n"
       "Examples:\n"
-      "  qna data preview recipes/fashion_mnist.toml\n"
-      "  qna data preview recipes/imagenette.toml --set data.path=imagenette2 -o look.png");
+      "  qna data preview fashion_mnist\n"
+      "  qna data preview imagenette --set data.path=imagenette2 -o look.png");
   sub.callback([a] { preview(*a); });
 }
 

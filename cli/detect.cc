@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -37,6 +36,7 @@ struct DetectArguments {
   double threshold = 0.5;
   int64_t size = 0;  // 0: as the file says
   bool attention = false;
+  int threads = 0;  // 0: one per core
 };
 
 // The ids of images in COCO's JSON, and the sizes in whose pixels boxes are to be.
@@ -99,7 +99,8 @@ class Detector {
       : arguments_(a),
         ids_(paths, a.annotations),
         model_(engine::Model::open(a.file)),
-        preprocess_(model_.info().preprocess) {
+        preprocess_(model_.info().preprocess),
+        context_(a.threads) {
     model_.detector();  // or else it says what the file holds
     if (a.size > 0) resize(preprocess_, a.size);
     if (!a.json.empty()) check_writable(a.json);
@@ -161,21 +162,21 @@ class Detector {
   }
 
   void write_images(const std::string& path, const image::Image& image,
-                    std::vector<predict::DrawnBox> boxes, const predict::FoundObjects& objects) {
+                    const std::vector<predict::DrawnBox>& boxes,
+                    const predict::FoundObjects& objects) {
     const std::string stem = (fs::path(arguments_.out) / stems_.of(path)).string();
     const auto write = [](const std::string& file, const image::Image& drawn) {
       image::write_png(file, drawn);
       fmt::print("  {}\n", file);
     };
-    if (arguments_.attention) {
-      for (size_t i = 0; i < boxes.size(); ++i) {
-        write(fmt::format("{}.attention-{}.png", stem, i + 1),
-              predict::draw_query_attention(image, objects.attention[i], objects.attention_stride,
-                                            boxes[i]));
-      }
+    // The surest on top.
+    write(stem + ".png", predict::draw_boxes(image, {boxes.rbegin(), boxes.rend()}));
+    if (!arguments_.attention) return;
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      write(fmt::format("{}.attention-{}.png", stem, i + 1),
+            predict::draw_query_attention(image, objects.attention[i], objects.attention_stride,
+                                          boxes[i]));
     }
-    std::reverse(boxes.begin(), boxes.end());  // the surest on top
-    write(stem + ".png", predict::draw_boxes(image, boxes));
   }
 
   const DetectArguments& arguments_;
@@ -189,14 +190,15 @@ class Detector {
 
 void run_detect(const DetectArguments& a) {
   check(!a.attention || !a.out.empty(), "--attention needs a folder for its pictures: --out");
-  const std::vector<std::string> paths = data::find_images(a.images);
+  const std::vector<std::string> paths = find_pictures(a.images);
   Detector detector(a, paths);
   if (!a.out.empty()) check_keeps_images(a.out, paths);
   const int64_t failed = for_each_image(
       paths, [](const std::string& path) { return image::read_image(path); },
       [&](size_t i, const image::Image& image, Progress& progress) {
         detector.look_at(paths[i], i, image, progress);
-      });
+      },
+      a.threads);
   if (!a.json.empty()) detector.write_json();
   check_all_used(failed, paths);
 }
@@ -207,7 +209,7 @@ void add_detect(Command program) {
   Command verb = program.verb("detect", "Find objects in pictures");
   auto a = std::make_shared<DetectArguments>();
   verb.option("file", a->file, "Weights of a detector (.safetensors)").required().type_name("FILE");
-  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG, WebP)")
       .required()
       .type_name("IMAGE");
   verb.option("-o,--out", a->out, "Folder for pictures with boxes, made if need be")
@@ -221,6 +223,9 @@ void add_detect(Command program) {
   verb.option("--size", a->size, "Shorter side to look at [as the weights file says]")
       .range(16, 8192);
   verb.flag("--attention", a->attention, "Also draw where the decoder looks for each object");
+  verb.option("--threads", a->threads,
+              "Threads that compute, and that read pictures [one per core]")
+      .range(1, 1024);
   verb.footer(
       "A picture that cannot be read is reported and does not stop the rest; the exit status then\n"
       "is 1. For `qna coco-eval`, write all detections: --threshold 0.\n\n"

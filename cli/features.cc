@@ -63,8 +63,8 @@ class Collected {
 void run_features(const FeaturesArguments& a) {
   const engine::Model model = engine::Model::open(a.file);
   model.classifier();  // or else it says what the file holds
-  const std::vector<std::string> paths = data::find_images(a.images);
-  engine::Context context;
+  const std::vector<std::string> paths = find_pictures(a.images, /*standard_input=*/true);
+  engine::Context context(a.batches.threads);
   const auto kind = a.map ? predict::FeatureKind::kMap : predict::FeatureKind::kPooled;
   Collected all;
   const auto collect = [&](const ImageBatch& batch) {
@@ -86,12 +86,16 @@ void add_features(Command program) {
   Command verb = program.verb("features", "Write what a model makes of pictures to a file");
   auto a = std::make_shared<FeaturesArguments>();
   verb.option("file", a->file, "Weights (.safetensors)").required().type_name("FILE");
-  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+  verb.option("images", a->images,
+              "Pictures, folders of them (JPEG, PNG, WebP), or - for standard input")
       .required()
       .type_name("IMAGE");
   verb.option("-o,--out", a->out, "File to write (.safetensors)").required();
   verb.flag("--map", a->map, "The last stage's whole map instead of one vector per picture");
   verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
+  verb.option("--threads", a->batches.threads,
+              "Threads that compute, and that read pictures [one per core]")
+      .range(1, 1024);
   verb.footer(
       "The file holds one tensor, 'features': [pictures, features], or [pictures, height, width,\n"
       "features] with --map. Its metadata entry 'images' lists the pictures in that order.\n\n"

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "qna/base/error.h"
+#include "qna/image/read.h"
 
 namespace qna::cli {
 namespace {
@@ -17,13 +19,44 @@ int reading_threads(int wanted, size_t images) {
       std::min<size_t>(wanted == 0 ? cores : wanted, std::max<size_t>(1, images)));
 }
 
+constexpr const char* kStandardInput = "-";
+
+image::Image fit_standard_input(const config::Preprocess& preprocess) {
+  constexpr size_t kMost = size_t{1} << 30;  // as of a file
+  std::vector<uint8_t> bytes;
+  uint8_t part[1 << 16];
+  for (size_t count = 0; (count = std::fread(part, 1, sizeof(part), stdin)) > 0;) {
+    bytes.insert(bytes.end(), part, part + count);
+    check(bytes.size() <= kMost, "standard input: a picture must have at most {} bytes", kMost);
+  }
+  const image::Image image = image::decode_image(
+      bytes, "standard input", {.channels = preprocess.channels(), .min_side = preprocess.resize});
+  return data::fit(image, preprocess);
+}
+
 }  // namespace
+
+std::vector<std::string> find_pictures(const std::vector<std::string>& paths, bool standard_input) {
+  data::LeftOut left_out;
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    if (standard_input && path == kStandardInput) {
+      found.push_back(path);
+      continue;
+    }
+    const std::vector<std::string> here = data::find_images({path}, &left_out);
+    found.insert(found.end(), here.begin(), here.end());
+  }
+  if (!left_out.line().empty()) fmt::print(stderr, "note: {}\n", left_out.line());
+  return found;
+}
 
 int64_t for_each_image(
     const std::vector<std::string>& paths, const data::ReadFile& read,
-    const std::function<void(size_t i, const image::Image& image, Progress& progress)>& work) {
+    const std::function<void(size_t i, const image::Image& image, Progress& progress)>& work,
+    int threads) {
   constexpr size_t kAhead = 4;  // an image may be large
-  data::ImageStream stream(paths, read, reading_threads(0, paths.size()), kAhead);
+  data::ImageStream stream(paths, read, reading_threads(threads, paths.size()), kAhead);
   int64_t failed = 0;
   Progress progress(static_cast<int64_t>(paths.size()));
   const auto tell = [&](const std::string& message) {
@@ -52,7 +85,11 @@ int64_t for_each_batch(const std::vector<std::string>& paths, const config::Prep
                        const std::function<void(const ImageBatch&)>& run,
                        const std::function<void(const std::string&, const std::string&)>& report) {
   data::ImageStream stream(
-      paths, [&](const std::string& path) { return data::read_fitted(path, preprocess); },
+      paths,
+      [&](const std::string& path) {
+        return path == kStandardInput ? fit_standard_input(preprocess)
+                                      : data::read_fitted(path, preprocess);
+      },
       reading_threads(options.threads, paths.size()), static_cast<size_t>(3 * options.batch));
   Progress progress(static_cast<int64_t>(paths.size()));
   ImageBatch batch;

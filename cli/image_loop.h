@@ -11,12 +11,18 @@
 
 namespace qna::cli {
 
+// The images among files and folders, as data::find_images; files in folders that are not read are
+// told on stderr. "-", where it is allowed, stands for standard input.
+std::vector<std::string> find_pictures(const std::vector<std::string>& paths,
+                                       bool standard_input = false);
+
 // Calls work(i, image, progress) for each image in order, with a bar; wipe it before printing. An
 // image whose reading or work throws qna::Error is reported and does not stop the rest. Returns how
-// many did.
+// many did. threads: that read; 0: one per core.
 int64_t for_each_image(
     const std::vector<std::string>& paths, const data::ReadFile& read,
-    const std::function<void(size_t i, const image::Image& image, Progress& progress)>& work);
+    const std::function<void(size_t i, const image::Image& image, Progress& progress)>& work,
+    int threads = 0);
 
 struct ImageBatch {
   std::vector<std::string> paths;
@@ -28,8 +34,9 @@ struct BatchOptions {
   int threads = 0;  // that read; 0: one per core
 };
 
-// Calls `run` for batches of images of one size, in order. An image that cannot be read goes to
-// `report(path, message)` and does not stop the rest. Returns how many could not be read.
+// Calls `run` for batches of images of one size, in order; a path "-" is standard input. An image
+// that cannot be read goes to `report(path, message)` and does not stop the rest. Returns how many
+// could not be read.
 int64_t for_each_batch(const std::vector<std::string>& paths, const config::Preprocess& preprocess,
                        const BatchOptions& options,
                        const std::function<void(const ImageBatch&)>& run,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/program.h"
@@ -23,6 +24,14 @@ constexpr struct {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // "qna help VERB" is "qna VERB --help".
+  std::vector<char*> asked(argv, argv + argc);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    asked.erase(asked.begin() + 1);
+    static char help[] = "--help";
+    asked.push_back(help);
+    argv = asked.data();
+  }
   for (const auto& other : kOtherPrograms) {
     if (argc > 1 && std::string_view(argv[1]) == other.verb) {
       return qna::cli::become_program(other.file, argc, argv);
@@ -55,5 +64,8 @@ int main(int argc, char** argv) {
   qna::cli::add_attend(command);
   command.verb(kOtherPrograms[1].verb, kOtherPrograms[1].summary);
   qna::cli::add_kernels(command);
+  qna::cli::add_recipes(command);
+  qna::cli::add_completion(command);
+  command.verb("help", "The options of a verb: qna help VERB");
   return program.run(argc, argv, qna::cli::describe_error);
 }

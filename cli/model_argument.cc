@@ -1,10 +1,14 @@
 #include "cli/model_argument.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/config/detectors.h"
 #include "qna/config/registry.h"
 #include "qna/format/text.h"
@@ -23,7 +27,7 @@ NamedNetwork open_network(const std::string& argument) {
   }
   // Neither a known name nor the look of a file: name the names.
   if (argument.find_first_of("./") == std::string::npos && !std::filesystem::exists(argument)) {
-    if (argument.starts_with("detr")) config::find_detector(argument);
+    if (argument.starts_with("det")) config::find_detector(argument);
     config::find_model(argument);
   }
   const engine::ModelFile file = engine::ModelFile::open(argument);
@@ -31,21 +35,61 @@ NamedNetwork open_network(const std::string& argument) {
   return {name.empty() ? argument : name, file.config(), file.info(), true};
 }
 
-std::string default_weights() {
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+// A file or folder that comes with the program; empty: it is not there.
+static std::string bundled(const char* name) {
+  std::error_code none;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
   // As built, and as installed.
   for (const char* folder : {"share/qna", "../share/qna"}) {
-    const auto path = program.parent_path() / folder / "imagenette.safetensors";
-    if (std::filesystem::exists(path)) return path.lexically_normal().string();
+    const auto path = program.parent_path() / folder / name;
+    if (std::filesystem::exists(path, none)) return path.lexically_normal().string();
   }
-  fail(
-      "the weights that come with the program are not beside it (share/qna/{}); name a weights "
-      "file before the pictures",
-      "imagenette.safetensors");
+  return "";
+}
+
+std::string default_weights() {
+  const std::string path = bundled("imagenette.safetensors");
+  check(!path.empty(),
+        "the weights that come with the program are not beside it (share/qna/{}); name a weights "
+        "file before the pictures",
+        "imagenette.safetensors");
+  return path;
+}
+
+std::vector<NamedRecipe> bundled_recipes() {
+  std::vector<NamedRecipe> recipes;
+  const std::string folder = bundled("recipes");
+  if (folder.empty()) return recipes;
+  std::error_code error;
+  std::filesystem::directory_iterator walk(folder, error);
+  for (; !error && walk != std::filesystem::directory_iterator(); walk.increment(error)) {
+    if (walk->path().extension() != ".toml") continue;
+    recipes.push_back({walk->path().stem().string(), walk->path().string()});
+  }
+  std::ranges::sort(recipes, {}, &NamedRecipe::name);
+  return recipes;
+}
+
+std::string find_recipe(const std::string& argument) {
+  const std::filesystem::path path(argument);
+  std::error_code error;
+  if (path.has_extension() || path.has_parent_path()) return argument;
+  std::vector<std::string> names;
+  for (const NamedRecipe& recipe : bundled_recipes()) {
+    if (recipe.name == argument) return recipe.path;
+    names.push_back(recipe.name);
+  }
+  if (std::filesystem::exists(argument + ".toml", error)) return argument + ".toml";
+  fail("there is no recipe '{}'{} 'qna recipes' lists them", argument,
+       did_you_mean(argument, names).empty() ? ";" : did_you_mean(argument, names));
 }
 
 std::string take_weights(std::vector<std::string>& arguments) {
-  if (arguments.empty() || !arguments.front().ends_with(".safetensors")) return default_weights();
+  if (arguments.empty()) return default_weights();
+  const std::vector<std::string> inside = format::safetensors_in(arguments.front());
+  check(inside.empty(), "{}: this folder holds weights, not pictures; name the file: {}",
+        arguments.front(), fmt::join(inside, ", "));
+  if (!arguments.front().ends_with(".safetensors")) return default_weights();
   const std::string file = arguments.front();
   arguments.erase(arguments.begin());
   check(!arguments.empty(), "no pictures are given behind the weights file {}", file);

@@ -9,6 +9,17 @@
 
 namespace qna::cli {
 
+// A recipe as it is named on the command line: a file, or the name of one of those that come with
+// the program. Returns the file.
+std::string find_recipe(const std::string& argument);
+
+struct NamedRecipe {
+  std::string name;  // "imagenette"
+  std::string path;
+};
+// Those that come with the program, by name.
+std::vector<NamedRecipe> bundled_recipes();
+
 // A network of any kind: by its name in the lists of models and detectors, a configuration (.toml,
 // .json) or a weights file, in that order. The first two have no weights, and `info` is as it is
 // without a file.

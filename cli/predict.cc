@@ -53,8 +53,8 @@ void print_json(const std::string& path, const Answer& answer,
 void run_predict(const PredictArguments& a) {
   const engine::Model model = engine::Model::open(a.file);
   predict::check_has_classes(model);
-  const std::vector<std::string> paths = data::find_images(a.images);
-  engine::Context context;
+  const std::vector<std::string> paths = find_pictures(a.images, /*standard_input=*/true);
+  engine::Context context(a.batches.threads);
 
   const auto answer = [&](const ImageBatch& batch) {
     const std::vector<predict::Classes> classes = predict::classify(model, batch.images, context);
@@ -78,14 +78,16 @@ void add_predict(Command program) {
   Command verb = program.verb("predict", "Say what is in pictures");
   auto a = std::make_shared<PredictArguments>();
   verb.option("images", a->images,
-              "Pictures, or folders of them (JPEG, PNG); before them a weights file\n"
-              "(.safetensors) [the small classifier that comes with the program]")
+              "Pictures, folders of them (JPEG, PNG, WebP), or - for standard input; before\n"
+              "them a weights file (.safetensors) [the small classifier that comes with the\n"
+              "program]")
       .required()
       .type_name("[FILE] IMAGE");
   verb.option("--top", a->top, "How many classes to print [5]").range(1, 1 << 24);
   verb.flag("--json", a->as_json, "One JSON object per picture and line");
   verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
-  verb.option("--threads", a->batches.threads, "Threads that decode pictures [one per core]")
+  verb.option("--threads", a->batches.threads,
+              "Threads that compute, and that read pictures [one per core]")
       .range(1, 1024);
   verb.footer(
       "Resizing, cropping and normalisation are those kept in the weights file. A picture that\n"
@@ -93,6 +95,7 @@ void add_predict(Command program) {
       "Examples:\n"
       "  qna predict church.jpg\n"
       "  qna predict model.safetensors cat.jpg\n"
+      "  curl -s https://example.org/cat.jpg | qna predict -\n"
       "  qna predict model.safetensors pictures/ --top 1 --json > answers.jsonl");
   verb.callback([a] {
     a->file = take_weights(a->images);

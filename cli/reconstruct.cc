@@ -20,16 +20,17 @@ struct ReconstructArguments {
   std::string file;
   std::vector<std::string> images;
   std::string out;
+  int threads = 0;  // 0: one per core
 };
 
 void run_reconstruct(const ReconstructArguments& a) {
   const engine::Model model = engine::Model::open(a.file);
   model.auto_encoder();  // or else it says what the file holds
   const config::Preprocess& preprocess = model.info().preprocess;
-  const std::vector<std::string> paths = data::find_images(a.images);
+  const std::vector<std::string> paths = find_pictures(a.images);
   check_keeps_images(a.out, paths);
   make_output_folder(a.out);
-  engine::Context context;
+  engine::Context context(a.threads);
   UniqueStems stems;
   const auto read = [&](const std::string& path) {
     return image::read_image(path, {.channels = preprocess.channels()});
@@ -44,7 +45,7 @@ void run_reconstruct(const ReconstructArguments& a) {
                result.ssim);
     std::fflush(stdout);
   };
-  check_all_used(for_each_image(paths, read, work), paths);
+  check_all_used(for_each_image(paths, read, work, a.threads), paths);
 }
 
 }  // namespace
@@ -55,10 +56,13 @@ void add_reconstruct(Command program) {
   verb.option("file", a->file, "Weights of an auto-encoder (.safetensors)")
       .required()
       .type_name("FILE");
-  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG)")
+  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG, WebP)")
       .required()
       .type_name("IMAGE");
   verb.option("-o,--out", a->out, "Folder for the pictures, made if need be").required();
+  verb.option("--threads", a->threads,
+              "Threads that compute, and that read pictures [one per core]")
+      .range(1, 1024);
   verb.footer(
       "Each PNG file shows the original, as the network saw it, and the reconstruction. A picture\n"
       "that cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"

@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/model_argument.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "cli/torch_program.h"
 #include "cli/verbs_of_kind.h"
 #include "qna/base/error.h"
+#include "qna/data/broken_image.h"
 #include "qna/kinds/kind.h"
 #include "qna/report/metric_text.h"
 #include "qna/train/local_processes.h"
@@ -143,7 +145,13 @@ void run_process(const Arguments& a, const train::Recipe& recipe, const train::R
       .step = [&](const train::StepInfo& info) { screen.step(info); },
       .evaluation = [&](int64_t done, int64_t total) { screen.evaluation(done, total); },
       .epoch = [&](const train::EpochInfo& info) { screen.epoch(info); }};
-  const train::RunResult result = train::run_recipe(recipe, options, rank, watcher, stop_asked);
+  const train::RunResult result = [&] {
+    try {
+      return train::run_recipe(recipe, options, rank, watcher, stop_asked);
+    } catch (const data::BrokenImage& error) {
+      fail("{}; --set data.broken=skip leaves such pictures out", error.what());
+    }
+  }();
   screen.end();
   if (!result.first) return;
   if (!result.finished) {
@@ -151,9 +159,9 @@ void run_process(const Arguments& a, const train::Recipe& recipe, const train::R
     for (const std::string& setting : a.settings)
       settings += fmt::format(" --set {}", quoted(setting));
     fail(
-        "stopped in epoch {}, step {}; the run is saved. Go on with: qna train {}{} --out {} "
-        "--resume",
-        result.state.epoch + 1, result.state.step, quoted(a.recipe), settings,
+        "stopped in epoch {}, step {}; the run is saved, {} shows it. Go on with: qna train {}{} "
+        "--out {} --resume",
+        result.state.epoch + 1, result.state.step, result.report, quoted(a.recipe), settings,
         quoted(options.folder));
   }
   for (const std::string& line : result.broken) fmt::print(stderr, "left out: {}\n", line);
@@ -166,7 +174,7 @@ void run_process(const Arguments& a, const train::Recipe& recipe, const train::R
 }
 
 void run(const Arguments& a) {
-  const train::Recipe recipe = train::read_recipe(a.recipe, a.settings);
+  const train::Recipe recipe = train::read_recipe(find_recipe(a.recipe), a.settings);
   const train::Rank rank = train::rank_from_environment();
   if (a.processes == 0) return run_process(a, recipe, rank);
   check(rank.ranks == 1, "--processes: this is already one of {} processes, by the environment",
@@ -177,7 +185,8 @@ void run(const Arguments& a) {
 
 void add_options(Command program) {
   auto a = std::make_shared<Arguments>();
-  program.option("recipe", a->recipe, "Recipe (.toml); recipes/ has some")
+  program
+      .option("recipe", a->recipe, "Recipe (.toml), or the name of one: 'qna recipes' lists them")
       .required()
       .type_name("RECIPE");
   program
@@ -200,15 +209,18 @@ void add_options(Command program) {
   program.flag("--quiet", a->quiet, "Print nothing but errors");
   program.footer(
       "The folder gets the recipe, checkpoints (last and best), a log (JSON lines and TensorBoard\n"
-      "events) and at the end report.html. Ctrl-C saves and leaves; --resume goes on to the same\n"
+      "events) and report.html, anew after evaluations. Relative paths in a recipe are those of "
+      "files\n"
+      "beside it, if there are such. --resume with --set epochs=N makes a finished run longer. "
+      "Ctrl-C saves and leaves; --resume goes on to the same\n"
       "weights, bit by bit, also after a crash. Processes on many machines: start the same "
       "command\n"
       "with torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.\n\n"
       "Examples:\n"
-      "  qna train recipes/fashion_mnist.toml --processes 2\n"
-      "  qna train recipes/imagenette.toml --set data.path=imagenette2 --set epochs=20 -o mine\n"
-      "  qna train recipes/imagenette.toml --set data.path=imagenette2 -o mine --resume\n"
-      "  torchrun --no-python --nproc-per-node 2 qna train recipes/fashion_mnist.toml");
+      "  qna train fashion_mnist --processes 2\n"
+      "  qna train imagenette --set data.path=imagenette2 --set epochs=20 -o mine\n"
+      "  qna train imagenette --set data.path=imagenette2 --set epochs=20 -o mine --resume\n"
+      "  torchrun --no-python --nproc-per-node 2 qna train fashion_mnist");
   program.callback([a] { run(*a); });
 }
 

@@ -20,5 +20,7 @@ void add_reconstruct(Command program);
 void add_features(Command program);
 void add_attend(Command program);
 void add_kernels(Command program);
+void add_completion(Command program);
+void add_recipes(Command program);
 
 }  // namespace qna::cli

@@ -29,5 +29,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/qnaConfigVersion
 install(FILES "${PROJECT_BINARY_DIR}/package/qnaConfig.cmake"
               "${PROJECT_BINARY_DIR}/package/qnaConfigVersion.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindWebP.cmake"
         DESTINATION "${_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

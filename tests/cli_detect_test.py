@@ -139,6 +139,55 @@ class Detection(TrainingTest):
 
 
 class Whole(Detection):
+    def make_yolo(self):
+        """The same pictures and objects as YOLO has them."""
+        root = self.path("yolo")
+        write_yaml = "path: /nobody/has/this\ntrain: ../images/train\nval: images/val\nnames:\n" \
+                     "  0: blue thing\n  1: red thing\n"
+        for split in ("train", "val"):
+            truth = self.truth(split)
+            for kind in ("images", "labels"):
+                os.makedirs(f"{root}/{kind}/{split}")
+            for image in truth["images"]:
+                name = image["file_name"]
+                shutil.copy(f"{self.images}/{name}", f"{root}/images/{split}/{name}")
+                lines = []
+                for each in truth["annotations"]:
+                    if each["image_id"] != image["id"]:
+                        continue
+                    x, y, w, h = each["bbox"]
+                    lines.append(f"{ {7: 0, 3: 1}[each['category_id']]} {(x + w / 2) / image['width']!r} "
+                                 f"{(y + h / 2) / image['height']!r} {w / image['width']!r} "
+                                 f"{h / image['height']!r}\n")
+                write(f"{root}/labels/{split}/{name[:-4]}.txt", "".join(lines))
+        write(f"{root}/data.yaml", write_yaml)
+        return root
+
+    def test_yolo_labels(self):
+        root = self.make_yolo()
+        # Classes are found by their names, in whatever order.
+        weights = f"{self.whole}/best.safetensors"
+        numbers = [json.loads(self.succeed("eval", weights, images, "--annotations", annotations,
+                                           "--json").stdout)
+                   for images, annotations in ((self.images, f"{self.data}/val.json"),
+                                               (f"{root}/images/val", f"{root}/labels/val"))]
+        for key in ("AP", "AP50", "AR100", "pictures"):
+            self.assertAlmostEqual(numbers[0][key], numbers[1][key], places=6, msg=key)
+        self.assertEqual({row["name"]: row["objects"] for row in numbers[0]["classes"]},
+                         {row["name"]: row["objects"] for row in numbers[1]["classes"]})
+        # A recipe finds what data.yaml tells.
+        recipe = "".join(line for line in read(self.recipe).splitlines(keepends=True)
+                         if line.split(" ")[0] not in ("train", "train_images", "val", "val_images"))
+        own = write(self.path("yolo.toml"), recipe)
+        done = self.succeed("train", own, "-o", self.path("yolo_run"),
+                            *settings(f"data.path={root}", "epochs=1"))
+        self.expect_words(done.stdout, "9 pictures to train", "5 to validate", "2 classes")
+        metadata, _ = read_safetensors(self.path("yolo_run/best.safetensors"))
+        self.assertEqual(json.loads(metadata["labels"]), ["blue thing", "red thing"])
+        write(f"{root}/labels/train/train1.txt", "0 30 20 10 10\n")
+        self.expect_failure(run("train", own, "-o", self.path("none"), "--set", f"data.path={root}"),
+                            "train1.txt: line 1", "pixels must be divided")
+
     def test_run(self):
         self.assertEqual(self.done.returncode, 0, self.done.stderr)
         self.expect_words(self.done.stdout, "9 pictures to train", "AP50", "qna detect")

@@ -3,14 +3,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 
 namespace qna {
 namespace {
@@ -75,6 +78,22 @@ void remove_leftovers(const std::string& path) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(begin) && name.ends_with(kUnfinished)) fs::remove(entry.path(), error);
   }
+}
+
+std::string did_you_mean_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr size_t kMost = 10000;  // names to compare with
+  const fs::path wanted(path);
+  const fs::path folder = wanted.has_parent_path() ? wanted.parent_path() : fs::path(".");
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator walk(folder, error);
+  for (; !error && walk != fs::directory_iterator() && names.size() < kMost; walk.increment(error))
+    names.push_back(walk->path().filename().string());
+  std::sort(names.begin(), names.end());  // the same answer whatever the order on disk
+  const std::string name = nearest(wanted.filename().string(), names);
+  if (name.empty()) return "";
+  return fmt::format("; did you mean '{}'?", (wanted.parent_path() / name).string());
 }
 
 }  // namespace qna

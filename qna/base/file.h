@@ -36,4 +36,8 @@ void check_writable(const std::string& path);
 // writing to it.
 void remove_leftovers(const std::string& path);
 
+// For messages about a file or folder that is not there: "; did you mean 'runs/best.safetensors'?"
+// where its folder has one of nearly that name, or nothing.
+std::string did_you_mean_file(const std::string& path);
+
 }  // namespace qna

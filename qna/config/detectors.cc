@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 #include "qna/config/registry.h"
 
 namespace qna::config {
@@ -42,12 +43,14 @@ std::span<const DetectorEntry> detectors() {
 }
 
 const DetectorEntry& find_detector(std::string_view name) {
-  std::vector<const char*> names;
+  std::vector<std::string> names;
   for (const DetectorEntry& entry : detectors()) {
     if (name == entry.name) return entry;
     names.push_back(entry.name);
   }
-  fail("there is no detector '{}'; the detectors are {}", name, fmt::join(names, ", "));
+  const std::string meant = did_you_mean(name, names);
+  fail("there is no detector '{}'{} {} detectors are {}", name, meant.empty() ? ";" : meant,
+       meant.empty() ? "the" : "The", fmt::join(names, ", "));
 }
 
 }  // namespace qna::config

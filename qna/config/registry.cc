@@ -1,9 +1,12 @@
 #include "qna/config/registry.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
 #include "qna/base/error.h"
+#include "qna/base/text.h"
 
 namespace qna::config {
 namespace {
@@ -112,12 +115,14 @@ std::span<const ModelEntry> models() {
 }
 
 const ModelEntry& find_model(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const ModelEntry& entry : models()) {
     if (name == entry.name) return entry;
-    names += names.empty() ? entry.name : std::string(", ") + entry.name;
+    names.push_back(entry.name);
   }
-  fail("there is no model '{}'; the models are {}", name, names);
+  const std::string meant = did_you_mean(name, names);
+  fail("there is no model '{}'{} {} models are {}", name, meant.empty() ? ";" : meant,
+       meant.empty() ? "the" : "The", fmt::join(names, ", "));
 }
 
 }  // namespace qna::config

@@ -29,11 +29,13 @@ void fail_without_classes(const std::string& where, bool has_images) {
        has_images ? "the pictures lie directly in it" : "there are no folders of pictures in it");
 }
 
-void fail_empty_class(const std::string& where, const std::string& name) {
+void fail_empty_class(const std::string& where, const std::string& name, const LeftOut& left_out) {
+  const std::string others = left_out.line();
   fail(
-      "{}: the class '{}' has no picture: there is no .jpg, .jpeg or .png file in its folder; "
-      "fill the folder or remove it",
-      where, name);
+      "{}: the class '{}' has no picture: there is no .jpg, .jpeg, .png or .webp file in its "
+      "folder; "
+      "fill the folder or remove it{}{}",
+      where, name, others.empty() ? "" : "; ", others);
 }
 
 }  // namespace qna::data

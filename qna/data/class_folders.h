@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "qna/data/image_name.h"
+
 namespace qna::data {
 
 // The names of the classes in order of their labels. `given` empty: those of the folders, sorted
@@ -20,6 +22,7 @@ void check_class_names(const std::vector<std::string>& names, const std::string&
 [[noreturn]] void fail_without_classes(const std::string& where, bool has_images);
 
 // The error for a class folder without images.
-[[noreturn]] void fail_empty_class(const std::string& where, const std::string& name);
+[[noreturn]] void fail_empty_class(const std::string& where, const std::string& name,
+                                   const LeftOut& left_out);
 
 }  // namespace qna::data

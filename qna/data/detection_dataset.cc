@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "qna/base/error.h"
 #include "qna/coco/voc.h"
+#include "qna/coco/yolo.h"
 #include "qna/data/class_folders.h"
+#include "qna/data/image_name.h"
 #include "qna/format/text.h"
 #include "qna/image/read.h"
 
@@ -57,6 +60,95 @@ bool is_to_be_learned(const coco::Annotation& annotation) {
   return !annotation.crowd && !annotation.ignore;
 }
 
+// The place of each of the files' classes among the names that are asked for.
+std::vector<int64_t> places_of(const std::vector<std::string>& own,
+                               const std::vector<std::string>& wanted, const std::string& where) {
+  std::vector<int64_t> places;
+  for (const std::string& name : own) {
+    const auto found = std::find(wanted.begin(), wanted.end(), name);
+    check(found != wanted.end(), "{}: the class {} is not among the {} class_names", where,
+          format::in_quotes(name), wanted.size());
+    places.push_back(found - wanted.begin());
+  }
+  return places;
+}
+
+// {height, width}; of an image that cannot be read 1 x 1, so that who reads it later tells of it.
+std::array<int64_t, 2> size_of(const std::string& path) {
+  try {
+    return image::read_image_size(path);
+  } catch (const Error&) {
+    return {1, 1};
+  }
+}
+
+// YOLO's labels as COCO has them: ids from 1, boxes in pixels.
+coco::Annotations read_yolo(const DetectionDatasetOptions& options) {
+  const fs::path labels = options.annotations, images = options.images;
+  const std::vector<std::string> own = coco::find_yolo_names(options.annotations);
+  const std::vector<std::string>& wanted = options.class_names;
+  check(!own.empty() || !wanted.empty(),
+        "{}: the names of the classes are not known: there must be a classes.txt or data.yaml in "
+        "this "
+        "folder or above it, or class_names",
+        options.annotations);
+  check_class_names(own, options.annotations);
+  const std::vector<std::string>& names = wanted.empty() ? own : wanted;
+  const std::vector<int64_t> places =
+      places_of(own.empty() ? wanted : own, names, options.annotations);
+  coco::Annotations truth;
+  for (const std::string& name : names) {
+    truth.categories.push_back(
+        {.id = static_cast<int64_t>(truth.categories.size()) + 1, .name = name});
+  }
+  std::set<std::string> described;  // stems of the labels
+  std::vector<std::string> files;   // images
+  std::error_code error;
+  for (fs::directory_iterator walk(labels, error); !error && walk != fs::directory_iterator();
+       walk.increment(error)) {
+    const fs::path& path = walk->path();
+    if (path.extension() == ".txt" && path.filename() != "classes.txt" &&
+        !is_hidden(path.filename().string())) {
+      described.insert(path.stem().string());
+    }
+  }
+  check(!error, "{}: cannot be read: {}", options.annotations, error.message());
+  for (fs::directory_iterator walk(images, error); !error && walk != fs::directory_iterator();
+       walk.increment(error)) {
+    const std::string name = walk->path().filename().string();
+    if (has_image_ending(name) && !is_hidden(name)) files.push_back(name);
+  }
+  check(!error, "{}: cannot be read: {}", options.images, error.message());
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) {
+    const std::string stem = fs::path(file).stem().string();
+    const auto [height, width] = size_of((images / file).string());
+    const auto image = static_cast<int64_t>(truth.images.size());
+    truth.images.push_back({.id = image + 1, .file_name = file, .width = width, .height = height});
+    if (described.erase(stem) == 0) continue;
+    const std::string text = (labels / (stem + ".txt")).string();
+    for (const coco::YoloObject& object : coco::read_yolo(text)) {
+      check(object.category < static_cast<int64_t>(places.size()),
+            "{}: the class must be below {}, as there are names, got {}", text, places.size(),
+            object.category);
+      const double across = static_cast<double>(width), down = static_cast<double>(height);
+      const coco::Box box = {object.box.x * across, object.box.y * down, object.box.width * across,
+                             object.box.height * down};
+      truth.annotations.push_back({.id = static_cast<int64_t>(truth.annotations.size()) + 1,
+                                   .image = image,
+                                   .category = places[object.category],
+                                   .box = box,
+                                   .area = box.area()});
+    }
+  }
+  // What is left has no image: an absent one, for choose() to tell.
+  for (const std::string& stem : described) {
+    truth.images.push_back(
+        {.id = static_cast<int64_t>(truth.images.size()) + 1, .file_name = stem + ".jpg"});
+  }
+  return truth;
+}
+
 }  // namespace
 
 DetectionDataset::DetectionDataset(const DetectionDatasetOptions& options)
@@ -69,12 +161,14 @@ DetectionDataset::DetectionDataset(const DetectionDatasetOptions& options)
         format::in_quotes(folder_));
   const std::string ending = fs::path(file).extension().string();
   const bool is_list = fs::is_directory(file, ignored) || ending == ".txt";
-  check(is_list || ending == ".json",
-        "DetectionDataset: annotations must be a COCO file (.json), a folder of VOC files (.xml) "
-        "or a "
-        "list of them (.txt), got {}",
-        format::in_quotes(file));
-  if (is_list) {
+  check(
+      is_list || ending == ".json",
+      "DetectionDataset: annotations must be a COCO file (.json), a folder of VOC files (.xml) or "
+      "a list of them (.txt), or a folder of YOLO's labels (.txt), got {}",
+      format::in_quotes(file));
+  if (coco::is_yolo_folder(file)) {
+    truth_ = read_yolo(options);
+  } else if (is_list) {
     coco::Voc voc = coco::read_voc(file, options.class_names);
     truth_ = std::move(voc.annotations);
     points_ = std::move(voc.points);

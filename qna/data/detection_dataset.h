@@ -1,4 +1,4 @@
-// Images with boxes: COCO's JSON or Pascal VOC's XML, beside a folder of images.
+// Images with boxes: COCO's JSON, Pascal VOC's XML or YOLO's text files, beside a folder of images.
 #pragma once
 
 #include <array>
@@ -23,13 +23,15 @@ struct LabelledBox {
 struct DetectionDatasetOptions {
   std::string images;  // folder that the file names of the annotations are relative to
   // A COCO file (.json); a folder of VOC files (.xml); or a list of names (.txt, one per line) as
-  // VOC keeps them in ImageSets/Main, with the .xml files in Annotations beside ImageSets.
+  // VOC keeps them in ImageSets/Main, with the .xml files in Annotations beside ImageSets; or a
+  // folder of YOLO's files (.txt), of which an image without one has no objects.
   std::string annotations;
   int64_t limit = 0;         // only the first so many images; 0: all
   bool skip_absent = false;  // leave out images whose file is not there, instead of throwing
   // Names of the categories, in order of the labels: for VOC files, which know only those that
-  // occur. Empty: those of the file; of VOC files, those that occur, sorted. A COCO file must have
-  // these very names, in order of their ids.
+  // occur. Empty: those of the file; of VOC files, those that occur, sorted; of YOLO's, those of
+  // classes.txt or data.yaml. A COCO file must have these very names, in order of their ids; YOLO's
+  // must be among them.
   std::vector<std::string> class_names = {};
 };
 

@@ -200,5 +200,47 @@ TEST(DetectionDataset, Mistakes) {
                 ": annotations[0] (id 1): category_id must be an id in categories, got 4");
 }
 
+TEST(DetectionDataset, YoloLabels) {
+  DetectionFolder folder;
+  std::filesystem::create_directories(folder.path("images"));
+  for (const int64_t id : {1, 2, 3})
+    image::write_png(folder.path(fmt::format("images/{}.png", id)), noise_image(id, 20, 40));
+  folder.put("data.yaml", "names: [cat, dog]\n");
+  folder.put("labels/1.txt", "1 0.5 0.5 0.5 0.5\n0 0.25 0.5 0.5 1\n");
+  folder.put("labels/2.txt", "");
+  DetectionDatasetOptions options{.images = folder.path("images"),
+                                  .annotations = folder.path("labels")};
+  const DetectionDataset dataset(options);
+  ASSERT_EQ(dataset.size(), 3);
+  EXPECT_EQ(dataset.classes(), (Names{"cat", "dog"}));
+  EXPECT_EQ(dataset.objects(0, 20, 40), (Boxes{{1, {10, 5, 30, 15}}, {0, {0, 0, 20, 20}}}));
+  EXPECT_EQ(dataset.objects(0, 40, 80), (Boxes{{1, {20, 10, 60, 30}}, {0, {0, 0, 40, 40}}}));
+  EXPECT_TRUE(dataset.objects(1, 20, 40).empty());
+  EXPECT_TRUE(dataset.objects(2, 20, 40).empty());  // without a file
+  EXPECT_EQ(dataset.truth().annotations[1].area, 400);
+
+  // A model's order of the same names, and more.
+  options.class_names = {"dog", "fox", "cat"};
+  EXPECT_EQ(DetectionDataset(options).objects(0, 20, 40)[0].label, 0);
+  options.class_names = {"dog", "fox"};
+  EXPECT_TRUE(
+      contains(complaint([&] { DetectionDataset other(options); }), "the class 'cat' is not"));
+  options.class_names = {};
+
+  folder.put("labels/9.txt", "0 0.5 0.5 0.1 0.1\n");
+  EXPECT_TRUE(contains(complaint([&] { DetectionDataset other(options); }), "no file '9.jpg'"));
+  options.skip_absent = true;
+  EXPECT_EQ(DetectionDataset(options).absent(), (Names{"9.jpg"}));
+  folder.put("labels/3.txt", "2 0.5 0.5 0.1 0.1\n");
+  EXPECT_TRUE(contains(complaint([&] { DetectionDataset other(options); }),
+                       "3.txt: the class must be below 2, as there are names, got 2"));
+  folder.put("labels/3.txt", "1 5 5 1 1\n");
+  EXPECT_TRUE(
+      contains(complaint([&] { DetectionDataset other(options); }), "3.txt: line 1: places"));
+  std::filesystem::remove(folder.path("data.yaml"));
+  EXPECT_TRUE(
+      contains(complaint([&] { DetectionDataset other(options); }), "classes.txt or data.yaml"));
+}
+
 }  // namespace
 }  // namespace qna::data

@@ -41,7 +41,8 @@ std::set<std::string> find_classes(const std::string& root) {
 }
 
 // The images of one class, as paths below `root`, sorted.
-std::vector<std::string> find_class_images(const std::string& root, const std::string& class_name) {
+std::vector<std::string> find_class_images(const std::string& root, const std::string& class_name,
+                                           LeftOut& left_out) {
   const fs::path folder = fs::path(root) / class_name;
   std::vector<std::string> found;
   std::error_code error;
@@ -51,12 +52,17 @@ std::vector<std::string> find_class_images(const std::string& root, const std::s
     std::error_code ignored;
     if (is_hidden(name)) {
       walk.disable_recursion_pending();
-    } else if (has_image_ending(name) && walk->is_regular_file(ignored)) {
-      found.push_back(walk->path().lexically_relative(root).string());
+    } else if (walk->is_regular_file(ignored)) {
+      const std::string path = walk->path().lexically_relative(root).string();
+      if (has_image_ending(name)) {
+        found.push_back(path);
+      } else {
+        left_out.add(path);
+      }
     }
   }
   check(!error, "{}: cannot be read: {}", folder.string(), error.message());
-  if (found.empty()) fail_empty_class(root, class_name);
+  if (found.empty()) fail_empty_class(root, class_name, left_out);
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -69,7 +75,7 @@ FolderDataset::FolderDataset(std::string root, std::vector<std::string> class_na
   classes_ = class_list(folders, std::move(class_names), root_);
   for (size_t label = 0; label < classes_.size(); ++label) {
     if (!folders.contains(classes_[label])) continue;
-    for (std::string& path : find_class_images(root_, classes_[label])) {
+    for (std::string& path : find_class_images(root_, classes_[label], left_out_)) {
       entries_.push_back({static_cast<int64_t>(label), std::move(path)});
     }
   }

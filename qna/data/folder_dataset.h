@@ -1,12 +1,13 @@
-// A folder with one folder of JPEG and PNG files per class: root/<class>/**/<image>.jpg
+// A folder with one folder of JPEG, PNG and WebP files per class: root/<class>/**/<image>.jpg
 #pragma once
 
 #include "qna/data/dataset.h"
+#include "qna/data/image_name.h"
 
 namespace qna::data {
 
 // Folders below a class's folder belong to it. The order is that of the labels, then of the paths.
-// Hidden files and folders (.name) and files with other endings are left out.
+// Hidden files and folders (.name) and files with other endings are left out; left_out() tells.
 class FolderDataset final : public Dataset {
  public:
   // `class_names` as in class_list() of class_folders.h. Throws qna::Error if the folder is
@@ -18,6 +19,7 @@ class FolderDataset final : public Dataset {
   std::string name(int64_t index) const override;  // its path
   image::Image read(int64_t index, int64_t channels) const override;
   const std::vector<std::string>& classes() const override { return classes_; }
+  std::string left_out() const override { return left_out_.line(); }
 
  private:
   struct Entry {
@@ -29,6 +31,7 @@ class FolderDataset final : public Dataset {
   std::string root_;
   std::vector<std::string> classes_;
   std::vector<Entry> entries_;
+  LeftOut left_out_;
 };
 
 }  // namespace qna::data

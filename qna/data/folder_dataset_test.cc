@@ -80,10 +80,11 @@ TEST(FolderDataset, MistakesSayWhatToDo) {
   write_image(root + "/full/a.png", plain_image(1));
   EXPECT_EQ(folder_complaint(root), "");
   std::filesystem::create_directories(root + "/empty/below");
-  EXPECT_EQ(folder_complaint(root), root +
-                                        ": the class 'empty' has no picture: there is no .jpg, "
-                                        ".jpeg or .png file in its folder; fill the folder or "
-                                        "remove it");
+  EXPECT_EQ(folder_complaint(root),
+            root +
+                ": the class 'empty' has no picture: there is no .jpg, "
+                ".jpeg, .png or .webp file in its folder; fill the folder or "
+                "remove it");
 }
 
 TEST(FolderDataset, ABrokenImageIsNamedWhenRead) {
@@ -92,6 +93,25 @@ TEST(FolderDataset, ABrokenImageIsNamedWhenRead) {
   put(folder.path("a/bad.jpg"), "no picture");
   const FolderDataset dataset(folder.folder().string());
   EXPECT_TRUE(contains(complaint([&] { dataset.read(0, 3); }), folder.path("a/bad.jpg")));
+}
+
+TEST(FolderDataset, FilesThatAreNotReadAreCountedAndNamed) {
+  const TemporaryFolder folder;
+  const std::string root = folder.folder().string();
+  write_image(folder.path("cat/a.png"), plain_image(1));
+  write_image(folder.path("dog/b.png"), plain_image(2));
+  EXPECT_EQ(FolderDataset(root).left_out(), "");
+  for (const char* name : {"cat/c.gif", "cat/b.GIF", "dog/d.tiff", "dog/notes.txt", "dog/.hidden"})
+    put(folder.path(name), "no picture that is read");
+  const FolderDataset dataset(root);
+  EXPECT_EQ(dataset.size(), 2);
+  EXPECT_EQ(
+      dataset.left_out(),
+      "4 files are left out: 2 GIF, 1 TIFF, which cannot be read, such as cat/b.GIF; and 1 of "
+      "other kinds, such as dog/notes.txt");
+  std::filesystem::create_directories(folder.path("fox"));
+  put(folder.path("fox/e.heic"), "an iPhone's");
+  EXPECT_TRUE(contains(folder_complaint(root), "1 HEIC")) << folder_complaint(root);
 }
 
 }  // namespace

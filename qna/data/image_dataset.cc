@@ -9,7 +9,7 @@
 
 namespace qna::data {
 
-ImageDataset::ImageDataset(const std::string& folder) : paths_(find_images({folder})) {}
+ImageDataset::ImageDataset(const std::string& folder) : paths_(find_images({folder}, &left_out_)) {}
 
 std::string ImageDataset::name(int64_t index) const {
   check(index >= 0 && index < size(), "ImageDataset: index must be in [0, {}), got {}", size(),

@@ -1,7 +1,8 @@
-// Images without labels: all JPEG and PNG files below a folder, in order of their paths.
+// Images without labels: all JPEG, PNG and WebP files below a folder, in order of their paths.
 #pragma once
 
 #include "qna/data/dataset.h"
+#include "qna/data/image_name.h"
 
 namespace qna::data {
 
@@ -16,8 +17,10 @@ class ImageDataset final : public Dataset {
   std::string name(int64_t index) const override;
   image::Image read(int64_t index, int64_t channels) const override;
   const std::vector<std::string>& classes() const override { return classes_; }
+  std::string left_out() const override { return left_out_.line(); }
 
  private:
+  LeftOut left_out_;
   std::vector<std::string> paths_;
   std::vector<std::string> classes_ = {"picture"};
 };

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "qna/base/error.h"
+#include "qna/base/file.h"
 #include "qna/data/image_name.h"
 #include "qna/image/read.h"
 
@@ -68,27 +69,37 @@ std::optional<StreamedImage> ImageStream::next() {
   return image;
 }
 
-std::vector<std::string> find_images(const std::vector<std::string>& paths) {
+std::vector<std::string> find_images(const std::vector<std::string>& paths, LeftOut* left_out) {
   namespace fs = std::filesystem;
   std::vector<std::string> found;
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
-      check(fs::exists(path, error), "{}: there is no such file or folder", path);
+      check(fs::exists(path, error), "{}: there is no such file or folder{}", path,
+            did_you_mean_file(path));
       found.push_back(path);
       continue;
     }
     const size_t before = found.size();
+    LeftOut others;
     fs::recursive_directory_iterator walk(path, fs::directory_options::skip_permission_denied,
                                           error);
     for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
       std::error_code ignored;
-      if (walk->is_regular_file(ignored) && has_image_ending(walk->path().filename().string())) {
+      if (!walk->is_regular_file(ignored)) continue;
+      if (has_image_ending(walk->path().filename().string())) {
         found.push_back(walk->path().string());
+      } else {
+        others.add(walk->path().string());
+        if (left_out != nullptr) left_out->add(walk->path().string());
       }
     }
     check(!error, "{}: cannot be read: {}", path, error.message());
-    check(found.size() > before, "{}: there is no .jpg, .jpeg or .png file in this folder", path);
+    if (found.size() == before) {
+      const std::string line = others.line();
+      fail("{}: there is no .jpg, .jpeg, .png or .webp file in this folder{}{}", path,
+           line.empty() ? "" : "; ", line);
+    }
     std::sort(found.begin() + static_cast<int64_t>(before), found.end());
   }
   return found;

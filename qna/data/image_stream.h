@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "qna/data/image_name.h"
 #include "qna/data/preprocess.h"
 
 namespace qna::data {
@@ -54,9 +55,10 @@ class ImageStream {
   std::vector<std::jthread> workers_;
 };
 
-// The images among files and folders: a file as it is, a folder's files that end in .jpg, .jpeg
-// or .png, with all folders below, in order of their names. Throws qna::Error for what does not
-// exist and for a folder without images.
-std::vector<std::string> find_images(const std::vector<std::string>& paths);
+// The images among files and folders: a file as it is, a folder's files that end in .jpg, .jpeg,
+// .png or .webp, with all folders below, in order of their names; left_out: gets the others in
+// folders. Throws qna::Error for what does not exist and for a folder without images.
+std::vector<std::string> find_images(const std::vector<std::string>& paths,
+                                     LeftOut* left_out = nullptr);
 
 }  // namespace qna::data

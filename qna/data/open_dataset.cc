@@ -6,6 +6,7 @@
 #include <set>
 
 #include "qna/base/error.h"
+#include "qna/base/file.h"
 #include "qna/data/folder_dataset.h"
 #include "qna/data/idx_dataset.h"
 #include "qna/data/subset.h"
@@ -116,10 +117,11 @@ Place idx_place(const DatasetOptions& options, const IdxFiles& files) {
 Place find_place(const DatasetOptions& options) {
   std::error_code error;
   const fs::file_status status = fs::status(options.path, error);
+  const std::string meant = fs::exists(status) ? "" : did_you_mean_file(options.path);
   check(fs::exists(status),
-        "{}: there is no such file or folder; path must be a folder of class folders, a folder of "
+        "{}: there is no such file or folder{} path must be a folder of class folders, a folder of "
         "idx files or a tar file",
-        options.path);
+        options.path, meant.empty() ? ";" : meant);
   if (!fs::is_directory(status)) return tar_place(options);
   const IdxFiles files = find_idx_files(options.path);
   return files.empty() ? folder_place(options) : idx_place(options, files);
@@ -149,6 +151,12 @@ Pointer open_split(const Place& place, const DatasetOptions& options) {
 }
 
 }  // namespace
+
+bool has_split(const std::string& path, const std::string& split) {
+  const Place place = find_place({.path = path});
+  const std::string other = split == "val" ? "test" : split == "test" ? "val" : "";
+  return place.has(split) || (!other.empty() && place.has(other));
+}
 
 Pointer open_dataset(const DatasetOptions& options) {
   const double fraction = options.val_fraction;

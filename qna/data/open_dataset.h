@@ -23,4 +23,7 @@ struct DatasetOptions {
 // Throws qna::Error that names the path and says what was expected there.
 std::shared_ptr<const Dataset> open_dataset(const DatasetOptions& options);
 
+// Whether there is a split of this name at the path; "val" and "test" stand for each other.
+bool has_split(const std::string& path, const std::string& split);
+
 }  // namespace qna::data

@@ -23,6 +23,41 @@ int64_t Subset::of_whole(int64_t index) const {
   return indices_[index];
 }
 
+namespace {
+
+class Relabelled final : public Dataset {
+ public:
+  Relabelled(std::shared_ptr<const Dataset> whole, std::vector<std::string> names)
+      : whole_(std::move(whole)), names_(std::move(names)) {
+    for (const std::string& name : whole_->classes()) {
+      const auto found = std::find(names_.begin(), names_.end(), name);
+      check(found != names_.end(), "relabelled: the class '{}' is not among the names", name);
+      places_.push_back(found - names_.begin());
+    }
+  }
+  int64_t size() const override { return whole_->size(); }
+  int64_t label(int64_t index) const override { return places_[whole_->label(index)]; }
+  std::string name(int64_t index) const override { return whole_->name(index); }
+  image::Image read(int64_t index, int64_t channels) const override {
+    return whole_->read(index, channels);
+  }
+  const std::vector<std::string>& classes() const override { return names_; }
+  std::string left_out() const override { return whole_->left_out(); }
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<std::string> names_;
+  std::vector<int64_t> places_;  // in names_, of the labels of whole_
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> dataset,
+                                          std::vector<std::string> names) {
+  check(dataset != nullptr, "relabelled: there must be a data set, got none");
+  return std::make_shared<Relabelled>(std::move(dataset), std::move(names));
+}
+
 Split split_dataset(std::shared_ptr<const Dataset> whole, double val_fraction, uint64_t seed) {
   check(whole != nullptr, "split_dataset: whole must be a data set, got none");
   check(val_fraction > 0 && val_fraction < 1,
@@ -50,6 +85,18 @@ Split split_dataset(std::shared_ptr<const Dataset> whole, double val_fraction, u
   std::sort(val.begin(), val.end());
   return {std::make_shared<Subset>(whole, std::move(train)),
           std::make_shared<Subset>(whole, std::move(val))};
+}
+
+std::string fingerprint(const Dataset& dataset) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  };
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const std::string name = dataset.name(i);
+    add(fmt::format("{}/{}\n", dataset.label(i), name.substr(name.rfind('/') + 1)));
+  }
+  return fmt::format("{:016x}", hash);
 }
 
 }  // namespace qna::data

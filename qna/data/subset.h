@@ -17,6 +17,7 @@ class Subset final : public Dataset {
     return whole_->read(of_whole(index), channels);
   }
   const std::vector<std::string>& classes() const override { return whole_->classes(); }
+  std::string left_out() const override { return whole_->left_out(); }
   const std::vector<int64_t>& indices() const { return indices_; }
 
  private:
@@ -25,6 +26,10 @@ class Subset final : public Dataset {
   std::shared_ptr<const Dataset> whole_;
   std::vector<int64_t> indices_;
 };
+
+// The same images with labels that are places in `names`, which has all of the data set's classes.
+std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> dataset,
+                                          std::vector<std::string> names);
 
 struct Split {
   std::shared_ptr<const Subset> train;

@@ -87,5 +87,24 @@ TEST(SplitDataset, Mistakes) {
   EXPECT_THROW(split_dataset(nullptr, 0.5, 0), Error);
 }
 
+TEST(Relabelled, LabelsArePlacesInTheNames) {
+  const auto whole = std::make_shared<Labels>(std::vector<int64_t>{0, 1, 2, 1}, 3);
+  const auto other = relabelled(whole, {"2", "x", "0", "1"});
+  EXPECT_EQ(content_of(*other), (Content{{0, 2}, {1, 3}, {2, 0}, {3, 3}}));
+  EXPECT_EQ(other->classes(), (Names{"2", "x", "0", "1"}));
+  EXPECT_EQ(complaint([&] {
+              relabelled(whole, {"0", "1"});
+            }),
+            "relabelled: the class '2' is not among the names");
+}
+
+TEST(Fingerprint, TellsLabelsAndNamesApart) {
+  const auto of = [](std::vector<int64_t> labels) { return fingerprint(Labels(labels, 3)); };
+  EXPECT_EQ(of({0, 1, 2}).size(), 16u);
+  EXPECT_EQ(of({0, 1, 2}), of({0, 1, 2}));
+  EXPECT_NE(of({0, 1, 2}), of({0, 2, 1}));
+  EXPECT_NE(of({0, 1}), of({0, 1, 1}));
+}
+
 }  // namespace
 }  // namespace qna::data

@@ -57,7 +57,11 @@ TarDataset::TarDataset(std::string path, TarOptions options)
     }
     const bool is_file = member->kind == Member::Kind::kFile;
     const bool is_link = member->kind == Member::Kind::kLink;
-    if (!has_image_ending(*name) || (!is_file && !is_link)) continue;
+    if (!is_file && !is_link) continue;
+    if (!has_image_ending(*name)) {
+      if (in_class) left_out_.add(*name);
+      continue;
+    }
     has_images = true;
     if (!in_class) continue;
     check(is_file,
@@ -80,7 +84,7 @@ TarDataset::TarDataset(std::string path, TarOptions options)
       entries_.push_back({static_cast<int64_t>(label), it->first, std::move(it->second)});
     }
     if (entries_.size() == before && folders.contains(classes_[label])) {
-      fail_empty_class(where, classes_[label]);
+      fail_empty_class(where, classes_[label], left_out_);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "qna/data/dataset.h"
+#include "qna/data/image_name.h"
 
 namespace qna::data {
 
@@ -27,6 +28,7 @@ class TarDataset final : public Dataset {
   std::string name(int64_t index) const override;  // file.tar:<path inside>
   image::Image read(int64_t index, int64_t channels) const override;
   const std::vector<std::string>& classes() const override { return classes_; }
+  std::string left_out() const override { return left_out_.line(); }
 
  private:
   struct Entry {
@@ -40,6 +42,7 @@ class TarDataset final : public Dataset {
   std::string folder_;
   std::vector<std::string> classes_;
   std::vector<Entry> entries_;
+  LeftOut left_out_;
 };
 
 // All folders of the archive in which, or below which, there are images: "train", "train/cat".

@@ -1,6 +1,10 @@
 #include "qna/format/fields.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+
+#include "qna/base/text.h"
 
 namespace qna::format {
 
@@ -125,11 +129,12 @@ std::vector<Fields> Fields::tables(const char* key) const {
 }
 
 void Fields::refuse_unknown() const {
-  std::string all;
-  for (const std::string& key : known_) all += all.empty() ? key : ", " + key;
   for (const auto& [key, value] : object_->items()) {
-    check(known_.contains(key), "{}: unknown key '{}'; the keys here are {}", subject_, name(key),
-          all);
+    if (known_.contains(key)) continue;
+    const std::vector<std::string> keys(known_.begin(), known_.end());
+    const std::string meant = did_you_mean(key, keys);
+    fail("{}: unknown key '{}'{} {} keys here are {}", subject_, name(key),
+         meant.empty() ? ";" : meant, meant.empty() ? "the" : "The", fmt::join(keys, ", "));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "qna/base/error.h"
+#include "qna/base/file.h"
 
 namespace qna::format {
 namespace {
@@ -25,7 +26,11 @@ struct Descriptor {
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   // Without O_NONBLOCK, opening a pipe waits for its other end.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  check(file.number >= 0, "cannot read {}: {}", path, std::strerror(errno));
+  if (file.number < 0) {
+    const int reason = errno;
+    fail("cannot read {}: {}{}", path, std::strerror(reason),
+         reason == ENOENT ? did_you_mean_file(path) : "");
+  }
   struct stat status;
   check(::fstat(file.number, &status) == 0, "cannot read {}: {}", path, std::strerror(errno));
   check(S_ISREG(status.st_mode), "cannot read {}: it is not a regular file", path);

@@ -1,7 +1,10 @@
 #include "qna/format/safetensors.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -17,6 +20,16 @@ namespace {
 
 using nlohmann::json;
 
+// A run's folder is easily given in the place of its weights.
+void check_not_folder(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return;
+  const std::vector<std::string> inside = safetensors_in(path);
+  if (inside.empty()) fail("cannot read {}: it is a folder, not a regular file", path);
+  fail("cannot read {}: it is a folder, not a regular file; name one of the files in it: {}", path,
+       fmt::join(inside, ", "));
+}
+
 std::string_view header_of(const std::string& path, std::span<const std::byte> file) {
   check(file.size() >= kLengthBytes, "{}: a safetensors file has at least {} bytes, got {}", path,
         kLengthBytes, file.size());
@@ -24,7 +37,8 @@ std::string_view header_of(const std::string& path, std::span<const std::byte> f
   std::memcpy(&length, file.data(), kLengthBytes);
   const size_t rest = file.size() - kLengthBytes;
   check(length > 0, "{}: the header length must not be 0", path);
-  check(length <= kMaxHeaderBytes, "{}: the header length must be at most {}, got {}", path,
+  check(length <= kMaxHeaderBytes,
+        "{}: this is not a safetensors file: the header length must be at most {}, got {}", path,
         kMaxHeaderBytes, length);
   check(length <= rest, "{}: the header length is {}, but only {} bytes follow", path, length,
         rest);
@@ -164,6 +178,7 @@ void put_in_order(const std::string& path, std::span<const std::byte> data,
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+  check_not_folder(path);
   const std::shared_ptr<const MappedFile> mapping = MappedFile::open(path);
   mapping_ = mapping;
   read(mapping->bytes());
@@ -203,6 +218,18 @@ const TensorView& SafetensorsFile::at(std::string_view name) const {
   const TensorView* const tensor = find(name);
   check(tensor != nullptr, "{}: there is no tensor {}", path_, in_quotes(name));
   return *tensor;
+}
+
+std::vector<std::string> safetensors_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  std::error_code error;
+  fs::directory_iterator walk(folder, error);
+  for (; !error && walk != fs::directory_iterator(); walk.increment(error)) {
+    if (walk->path().extension() == ".safetensors") found.push_back(walk->path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace qna::format

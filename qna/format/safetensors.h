@@ -65,4 +65,8 @@ std::string safetensors_bytes(std::span<const TensorView> tensors,
                               const std::map<std::string, std::string>& metadata,
                               const std::string& origin);
 
+// The paths of the safetensors files that lie directly in a folder, sorted; for messages to who
+// gives a folder where a file is meant.
+std::vector<std::string> safetensors_in(const std::string& folder);
+
 }  // namespace qna::format

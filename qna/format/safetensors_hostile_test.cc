@@ -73,9 +73,11 @@ TEST_F(HostileSafetensors, Length) {
   EXPECT_EQ(complaint(with_length(0, "")), "the header length must not be 0");
   EXPECT_EQ(complaint(with_length(3, "{}")), "the header length is 3, but only 2 bytes follow");
   EXPECT_EQ(complaint(with_length(100'000'001, "{}")),
-            "the header length must be at most 100000000, got 100000001");
+            "this is not a safetensors file: the header length must be at most 100000000, got "
+            "100000001");
   EXPECT_EQ(complaint(with_length(~uint64_t{0}, "{}")),
-            "the header length must be at most 100000000, got 18446744073709551615");
+            "this is not a safetensors file: the header length must be at most 100000000, got "
+            "18446744073709551615");
 }
 
 TEST_F(HostileSafetensors, HeaderThatIsNoObject) {

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "qna/base/error.h"
+#include "qna/base/file.h"
 #include "qna/format/fields.h"
 
 namespace qna::format {
@@ -139,7 +140,8 @@ json read_toml_or_json(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
-  check(file.good() && text.good(), "{}: cannot read the file", path);
+  check(file.good() && text.good(), "{}: cannot read the file{}", path,
+        file.is_open() ? "" : did_you_mean_file(path));
   return is_json ? parse_json(text.str(), path) : parse_toml(text.str(), path);
 }
 

@@ -101,12 +101,17 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  Decoded decode(std::span<const uint8_t> bytes, const ReadOptions& options) {
+  Header header(std::span<const uint8_t> bytes) {
     guard_.run(name_, [&] {
       jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xffff);  // EXIF
       jpeg_mem_src(&info_, bytes.data(), bytes.size());
       jpeg_read_header(&info_, TRUE);
     });
+    return {info_.image_height, info_.image_width, orientation_of(info_)};
+  }
+
+  Decoded decode(std::span<const uint8_t> bytes, const ReadOptions& options) {
+    header(bytes);
     check_size(info_.image_height, info_.image_width, name_, options);
     choose_output(options);
     guard_.run(name_, [&] { jpeg_start_decompress(&info_); });
@@ -166,6 +171,10 @@ class JpegDecoder {
 Decoded decode_jpeg(std::span<const uint8_t> bytes, const std::string& name,
                     const ReadOptions& options) {
   return JpegDecoder(name).decode(bytes, options);
+}
+
+Header jpeg_header(std::span<const uint8_t> bytes, const std::string& name) {
+  return JpegDecoder(name).header(bytes);
 }
 
 }  // namespace qna::image

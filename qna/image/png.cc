@@ -32,14 +32,18 @@ class PngDecoder {
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  Decoded decode(const ReadOptions& options) {
+  // The orientation only where it stands before the pixels.
+  Header header() {
     guard_.run(name_, [&] {
       png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size says it better
       ignore_chunks();
       png_read_info(png_, info_);
     });
-    const int64_t height = png_get_image_height(png_, info_);
-    const int64_t width = png_get_image_width(png_, info_);
+    return {png_get_image_height(png_, info_), png_get_image_width(png_, info_), orientation()};
+  }
+
+  Decoded decode(const ReadOptions& options) {
+    const auto [height, width, ignored] = header();
     check_size(height, width, name_, options);
     int passes = 0;
     guard_.run(name_, [&] { passes = choose_output(); });
@@ -51,7 +55,7 @@ class PngDecoder {
           png_get_rowbytes(png_, info_));
     guard_.run(name_, [&] {
       for (int pass = 0; pass < passes; ++pass)
-        for (int64_t y = 0; y < height; ++y) png_read_row(png_, image.row(y), nullptr);
+        for (int64_t y = 0; y < image.height; ++y) png_read_row(png_, image.row(y), nullptr);
       png_read_end(png_, info_);  // the file must be whole
     });
     decoded.orientation = orientation();
@@ -98,6 +102,10 @@ class PngDecoder {
 Decoded decode_png(std::span<const uint8_t> bytes, const std::string& name,
                    const ReadOptions& options) {
   return PngDecoder(bytes, name).decode(options);
+}
+
+Header png_header(std::span<const uint8_t> bytes, const std::string& name) {
+  return PngDecoder(bytes, name).header();
 }
 
 }  // namespace qna::image

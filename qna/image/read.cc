@@ -23,6 +23,30 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr uint8_t kJpegMagic[] = {0xff, 0xd8, 0xff};
 constexpr uint8_t kPngMagic[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
+// Bytes 0 to 3 and 8 to 11; between them is the length.
+bool is_webp(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 12 && std::memcmp(bytes.data(), "RIFF", 4) == 0 &&
+         std::memcmp(bytes.data() + 8, "WEBP", 4) == 0;
+}
+
+// The name of a format that people have pictures in, but that is not read; empty: none of them.
+std::string other_format(std::span<const uint8_t> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("GIF8")) return "GIF";
+  if (text.starts_with(std::string_view("II*\0", 4)) ||
+      text.starts_with(std::string_view("MM\0*", 4))) {
+    return "TIFF";
+  }
+  if (text.starts_with("BM")) return "BMP";
+  if (text.size() < 12 || text.substr(4, 4) != "ftyp") return "";
+  const std::string_view brand = text.substr(8, 4);
+  if (brand == "avif" || brand == "avis") return "AVIF";
+  for (const char* heic : {"heic", "heix", "heim", "heis", "hevc", "mif1", "msf1"}) {
+    if (brand == heic) return "HEIC";
+  }
+  return "";
+}
+
 bool starts_with(std::span<const uint8_t> bytes, std::span<const uint8_t> magic) {
   return bytes.size() >= magic.size() && std::equal(magic.begin(), magic.end(), bytes.begin());
 }
@@ -86,17 +110,44 @@ void check_size(int64_t height, int64_t width, const std::string& name,
         options.max_pixels, width, height);
 }
 
+namespace {
+
+struct Format {
+  decltype(&decode_jpeg) decode;
+  decltype(&jpeg_header) header;
+};
+
+Format format_of(std::span<const uint8_t> bytes, const std::string& name) {
+  check(!bytes.empty(), "{}: the file is empty", name);
+  if (starts_with(bytes, kJpegMagic)) return {&decode_jpeg, &jpeg_header};
+  if (starts_with(bytes, kPngMagic)) return {&decode_png, &png_header};
+  if (is_webp(bytes)) return {&decode_webp, &webp_header};
+  const std::string other = other_format(bytes);
+  check(other.empty(),
+        "{}: this is a picture in the format {}, only JPEG, PNG and WebP files can be read", name,
+        other);
+  fail("{}: only JPEG, PNG and WebP files can be read, this one begins with the bytes {}", name,
+       first_bytes(bytes));
+}
+
+}  // namespace
+
 Image decode_image(std::span<const uint8_t> bytes, const std::string& name,
                    const ReadOptions& options) {
   check_options(options, name);
-  check(!bytes.empty(), "{}: the file is empty", name);
-  const bool is_jpeg = starts_with(bytes, kJpegMagic);
-  check(is_jpeg || starts_with(bytes, kPngMagic),
-        "{}: only JPEG and PNG files can be read, this one begins with the bytes {}", name,
-        first_bytes(bytes));
-  Decoded decoded = is_jpeg ? decode_jpeg(bytes, name, options) : decode_png(bytes, name, options);
+  Decoded decoded = format_of(bytes, name).decode(bytes, name, options);
   Image image = to_channels(std::move(decoded.image), options.channels);
   return turn_upright(std::move(image), decoded.orientation);
+}
+
+std::array<int64_t, 2> decode_image_size(std::span<const uint8_t> bytes, const std::string& name) {
+  const Header header = format_of(bytes, name).header(bytes, name);
+  const bool lies = header.orientation >= 5;  // height and width are exchanged
+  return {lies ? header.width : header.height, lies ? header.height : header.width};
+}
+
+std::array<int64_t, 2> read_image_size(const std::string& path) {
+  return decode_image_size(read_bytes(path), path);
 }
 
 Image read_image(const std::string& path, const ReadOptions& options) {

@@ -1,6 +1,7 @@
-// Images from JPEG and PNG files.
+// Images from JPEG, PNG and WebP files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -31,5 +32,10 @@ Image read_image(const std::string& path, const ReadOptions& options = {});
 // The same for a file in memory; `name` is for messages.
 Image decode_image(std::span<const uint8_t> bytes, const std::string& name,
                    const ReadOptions& options = {});
+
+// {height, width} of the image that read_image() would give, by the file's headers: of its pixels
+// nothing is known. Throws likewise.
+std::array<int64_t, 2> read_image_size(const std::string& path);
+std::array<int64_t, 2> decode_image_size(std::span<const uint8_t> bytes, const std::string& name);
 
 }  // namespace qna::image

@@ -44,7 +44,12 @@ TEST(Read, EveryKindOfFileAsPillow) {
   std::string name;
   Expected expected;
   int count = 0;
-  for (; table >> name >> expected; ++count) expect_image(name, expected, 0);
+  for (; table >> name >> expected; ++count) {
+    expect_image(name, expected, 0);
+    EXPECT_EQ(read_image_size(image_path(name)),
+              (std::array<int64_t, 2>{expected.height, expected.width}))
+        << name;
+  }
   EXPECT_EQ(count, 58);  // lines of pictures.txt
 }
 
@@ -172,13 +177,13 @@ TEST_F(ReadFiles, EmptyFile) {
 }
 
 TEST_F(ReadFiles, OtherKindsOfFile) {
-  EXPECT_EQ(complaint_about("a.jpg", "GIF89a\1\2\3"),
+  EXPECT_EQ(complaint_about("a.jpg", "GIX89a\1\2\3"),
             path("a.jpg") +
-                ": only JPEG and PNG files can be read, this one begins with the bytes "
-                "47 49 46 38 39 61 01 02");
+                ": only JPEG, PNG and WebP files can be read, this one begins with the bytes "
+                "47 49 58 38 39 61 01 02");
   EXPECT_EQ(complaint_about("a.png", "\xff"),
             path("a.png") +
-                ": only JPEG and PNG files can be read, this one begins with the bytes "
+                ": only JPEG, PNG and WebP files can be read, this one begins with the bytes "
                 "ff");
 }
 

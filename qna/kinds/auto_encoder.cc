@@ -17,12 +17,13 @@ Measured evaluate_auto_encoder(const engine::Model& model, const EvaluateOptions
                                const EvaluateWatcher& watcher) {
   check_no_objects(model, o);
   std::shared_ptr<const data::Dataset> dataset = std::make_shared<data::ImageDataset>(o.data);
+  if (!dataset->left_out().empty()) watcher.note(dataset->left_out());
   check(o.last <= dataset->size(), "'last' must be at most {}, as {} has, got {}", dataset->size(),
         o.data, o.last);
   if (o.last > 0 && o.last < dataset->size()) dataset = data::hold_back(dataset, o.last).val;
   const data::LoaderOptions options = loader_options(o, /*usual_batch=*/64);
   data::Loader loader(dataset, model.info().preprocess, std::nullopt, {}, options);
-  engine::Context context;
+  engine::Context context(o.threads);
   const predict::Reconstruction result =
       predict::evaluate_auto_encoder(model, loader, model.info().preprocess, context,
                                      told_in_images(watcher, options.batch, dataset->size()));

@@ -2,9 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "qna/base/text.h"
 #include "qna/data/augment.h"
 #include "qna/data/open_dataset.h"
+#include "qna/data/subset.h"
+#include "qna/format/fields.h"
+#include "qna/format/text.h"
 #include "qna/kinds/evaluation.h"
 #include "qna/kinds/preview.h"
 #include "qna/recipe/classification_options.h"
@@ -12,20 +17,154 @@
 namespace qna::kinds {
 namespace {
 
+// The images that training held back, if the file tells of such, and a note where they are others.
+std::shared_ptr<const data::Dataset> held_back(const engine::Model& model, const EvaluateOptions& o,
+                                               const EvaluateWatcher& watcher) {
+  const nlohmann::json& training = model.info().training;
+  const auto split = training.is_object() ? training.find("split") : training.end();
+  if (split == training.end()) return nullptr;
+  const format::Fields fields(*split, model.origin(), "training.split");
+  data::DatasetOptions options{.path = o.data, .split = o.split.value_or("val")};
+  int64_t seed = 0;
+  std::string names;
+  fields("val_fraction", options.val_fraction);
+  fields("split_seed", seed);
+  fields("names", names);
+  if (options.split != "val" && options.split != "train") return nullptr;
+  options.split_seed = static_cast<uint64_t>(seed);
+  std::shared_ptr<const data::Dataset> val;
+  try {
+    data::DatasetOptions held = options;
+    held.split = "val";
+    val = data::open_dataset(held);
+  } catch (const Error&) {
+    return nullptr;  // no data that could be divided so; who opens it otherwise says more
+  }
+  const bool same = data::fingerprint(*val) == names;
+  // Another data set with a split of its own.
+  if (!same && data::has_split(o.data, options.split)) return nullptr;
+  watcher.note(
+      same ? fmt::format("these are the pictures that training {}",
+                         options.split == "val" ? "held back" : "saw")
+           : fmt::format("{} has other pictures than at training: a share of {} is measured as at "
+                         "training, but some of them may have been trained on",
+                         o.data, options.val_fraction));
+  return options.split == "val" ? val : data::open_dataset(options);
+}
+
+// Whether they are just "0", "1" ...: labels of files that have no names.
+bool are_numbers(const std::vector<std::string>& classes) {
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i] != std::to_string(i)) return false;
+  }
+  return true;
+}
+
+bool are_among(const std::vector<std::string>& some, const std::vector<std::string>& all) {
+  return std::all_of(some.begin(), some.end(), [&](const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  });
+}
+
+// The first of `some` that is not among `all`.
+std::string unknown_of(const std::vector<std::string>& some, const std::vector<std::string>& all) {
+  for (const std::string& name : some) {
+    if (!are_among({name}, all)) return name;
+  }
+  return some.front();
+}
+
+bool shares_a_name(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](const std::string& name) { return are_among({name}, b); });
+}
+
+// The labels of the data set as the model numbers them: by name, or in order where no name is
+// known.
+std::shared_ptr<const data::Dataset> with_labels_of(const engine::Model& model,
+                                                    std::shared_ptr<const data::Dataset> dataset,
+                                                    const EvaluateOptions& o,
+                                                    const EvaluateWatcher& watcher) {
+  const std::vector<std::string>& found = dataset->classes();
+  const auto classes = static_cast<size_t>(model.classes());
+  // What training called them: the names of its folders, where those for people are others.
+  std::vector<std::string> names = model.info().labels;
+  const nlohmann::json& training = model.info().training;
+  if (training.is_object() && training.contains("folders")) {
+    const format::Fields fields(training, model.origin(), "training");
+    std::vector<std::string> folders;
+    fields("folders", folders);
+    if (folders.size() == classes && are_among(found, folders)) names = folders;
+  }
+  if (names.size() == classes && are_among(found, names)) {
+    if (found.size() < classes) {
+      watcher.note(
+          fmt::format("{} has {} of the model's {} classes", o.data, found.size(), classes));
+    }
+    return found == names ? dataset : data::relabelled(dataset, names);
+  }
+  const bool numbers = are_numbers(found);
+  check(found.size() == classes || (numbers && found.size() < classes),
+        "{}: its classes must be among the {} of the model, such as {}; got {}, such as {}", o.data,
+        classes, names.empty() ? "0" : format::in_quotes(names.front()), found.size(),
+        format::in_quotes(unknown_of(found, names)));
+  check(names.empty() || numbers || !shares_a_name(found, names),
+        "{}: the class {} is not one of the model's {}{}", o.data,
+        format::in_quotes(unknown_of(found, names)), classes,
+        did_you_mean(unknown_of(found, names), names));
+  if (!numbers && !names.empty()) {
+    watcher.note(fmt::format(
+        "the classes of {} have other names than the model's and are taken in order: {} for {}, {} "
+        "for {} ...; if that is wrong, so are the numbers",
+        o.data, format::in_quotes(found[0]), format::in_quotes(names[0]),
+        format::in_quotes(found.back()), format::in_quotes(names.back())));
+  }
+  return dataset;
+}
+
+std::shared_ptr<const data::Dataset> open_for(const engine::Model& model, const EvaluateOptions& o,
+                                              const EvaluateWatcher& watcher) {
+  std::shared_ptr<const data::Dataset> dataset = held_back(model, o, watcher);
+  if (dataset == nullptr) {
+    dataset = data::open_dataset({.path = o.data, .split = o.split.value_or("val")});
+  }
+  if (!dataset->left_out().empty()) watcher.note(dataset->left_out());
+  return with_labels_of(model, dataset, o, watcher);
+}
+
+// Of every class that occurs: how much of it was found, and how much of what was taken for it is
+// it.
+void add_classes(Measured& measured, const engine::Model& model,
+                 const std::vector<int64_t>& confusion) {
+  const auto classes = static_cast<size_t>(model.classes());
+  const std::vector<std::string>& labels = model.info().labels;
+  for (size_t c = 0; c < classes; ++c) {
+    int64_t count = 0, taken = 0;
+    for (size_t other = 0; other < classes; ++other) {
+      count += confusion[c * classes + other];
+      taken += confusion[other * classes + c];
+    }
+    if (count == 0) continue;
+    const double right = 100.0 * static_cast<double>(confusion[c * classes + c]);
+    measured.classes.push_back(
+        {.name = labels.empty() ? fmt::format("class {}", c) : labels[c],
+         .count = count,
+         .numbers = {{"recall", right / static_cast<double>(count), ""},
+                     {"precision", taken == 0 ? 0 : right / static_cast<double>(taken), ""}}});
+  }
+}
+
 Measured evaluate_classifier(const engine::Model& model, const EvaluateOptions& o,
                              const EvaluateWatcher& watcher) {
   check_no_objects(model, o);
   check_all_images(model, o);
   const int64_t classes = model.classes();
   check(classes > 0, "{}: this model has no classes", model.origin());
-  const auto dataset = data::open_dataset({.path = o.data, .split = o.split});
-  check(static_cast<int64_t>(dataset->classes().size()) == classes,
-        "{}: the data must have the {} classes of the model, got {}", o.data, classes,
-        dataset->classes().size());
+  const auto dataset = open_for(model, o, watcher);
   data::LoaderOptions options = loader_options(o, /*usual_batch=*/64);
   options.classes = classes;
   data::Loader loader(dataset, model.info().preprocess, std::nullopt, {}, options);
-  engine::Context context;
+  engine::Context context(o.threads);
   const predict::Evaluation result = predict::evaluate_classifier(
       model, loader, context, told_in_images(watcher, options.batch, dataset->size()));
   Measured measured{.images = result.images, .broken = loader.broken()};
@@ -35,6 +174,7 @@ Measured evaluate_classifier(const engine::Model& model, const EvaluateOptions& 
       {"top5", result.top5,
        classes > 5 ? fmt::format("top-5  {:6.2f} %", result.top5) : std::string()});
   measured.numbers.push_back({"loss", result.loss, fmt::format("loss   {:7.4f}", result.loss)});
+  add_classes(measured, model, result.confusion);
   return measured;
 }
 

@@ -1,6 +1,7 @@
 // What can be done with a detector: see kind.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -46,6 +47,25 @@ std::vector<int64_t> category_ids(const engine::Model& model, const EvaluateOpti
   return ids;
 }
 
+// Of every category that has objects, in percent.
+void add_categories(Measured& measured, const coco::Annotations& truth,
+                    const coco::Evaluation& numbers) {
+  measured.counted = "objects";
+  for (size_t c = 0; c < truth.categories.size(); ++c) {
+    const auto place = static_cast<int64_t>(c);
+    const auto count =
+        std::count_if(truth.annotations.begin(), truth.annotations.end(),
+                      [&](const coco::Annotation& each) { return each.category == place; });
+    if (coco::mean(numbers, coco::kMeasures[0], place) < 0) continue;
+    Measured::Class row{.name = truth.categories[c].name, .count = count};
+    for (const int which : {0, 1}) {  // AP, AP50
+      const coco::Measure& measure = coco::kMeasures[which];
+      row.numbers.push_back({measure.name, 100 * coco::mean(numbers, measure, place), ""});
+    }
+    measured.classes.push_back(std::move(row));
+  }
+}
+
 Measured evaluate_detector(const engine::Model& model, const EvaluateOptions& o,
                            const EvaluateWatcher& watcher) {
   check_all_images(model, o);
@@ -63,7 +83,7 @@ Measured evaluate_detector(const engine::Model& model, const EvaluateOptions& o,
   for (const std::string& line : dataset->absent()) watcher.note("left out: " + line);
   const data::LoaderOptions options = loader_options(o, /*usual_batch=*/4);
   data::DetectionLoader loader(dataset, model.info().preprocess, std::nullopt, options);
-  engine::Context context;
+  engine::Context context(o.threads);
   const predict::DetectorEvaluation result =
       predict::evaluate_detector(model, loader, *dataset, ids, context,
                                  told_in_images(watcher, options.batch, dataset->size()));
@@ -73,6 +93,7 @@ Measured evaluate_detector(const engine::Model& model, const EvaluateOptions& o,
     const double value = coco::mean(result.numbers, measure);
     measured.numbers.push_back({measure.name, value, coco::summary_line(measure, value)});
   }
+  add_categories(measured, dataset->truth(), result.numbers);
   return measured;
 }
 

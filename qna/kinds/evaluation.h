@@ -14,7 +14,9 @@ namespace qna::kinds {
 inline data::LoaderOptions loader_options(const EvaluateOptions& o, int64_t usual_batch) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return {.batch = o.batch > 0 ? o.batch : usual_batch,
-          .workers = o.workers > 0 ? o.workers : cores,
+          .workers = o.workers > 0   ? o.workers
+                     : o.threads > 0 ? o.threads
+                                     : cores,
           .shuffle = false,
           .skip_broken = o.skip_broken,
           .cache_bytes = 0};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,14 +17,17 @@ namespace qna::kinds {
 // ---- measuring a weights file on a data set ----
 
 struct EvaluateOptions {
-  std::string data;           // a data set of labels, or a folder of images
-  std::string split = "val";  // of a data set of labels
-  int64_t batch = 0;          // 0: as the kind likes it
-  int workers = 0;            // that read images; 0: one per core
-  bool skip_broken = false;   // otherwise an image that cannot be read is an error
-  int64_t last = 0;           // of a folder of images: only the last so many; 0: all
-  std::string annotations;    // the objects in a folder of images
-  std::string results;        // a file for what was found, in COCO's format; empty: none
+  std::string data;  // a data set of labels, or a folder of images
+  // Of a data set of labels. Nothing: the images that training held back where the file tells which
+  // (data.val_fraction), or else "val".
+  std::optional<std::string> split = {};
+  int64_t batch = 0;         // 0: as the kind likes it
+  int workers = 0;           // that read images; 0: one per core
+  int threads = 0;           // that compute; 0: one per core
+  bool skip_broken = false;  // otherwise an image that cannot be read is an error
+  int64_t last = 0;          // of a folder of images: only the last so many; 0: all
+  std::string annotations;   // the objects in a folder of images
+  std::string results;       // a file for what was found, in COCO's format; empty: none
 };
 
 struct Measured {
@@ -32,8 +36,16 @@ struct Measured {
     double value;
     std::string line;  // the same for people: "top-1   93.20 %"; empty: not for them
   };
+  // The same of one class.
+  struct Class {
+    std::string name;
+    int64_t count = 0;                 // of images, or of objects
+    std::vector<Number> numbers = {};  // line: unused
+  };
   int64_t images = 0;
   std::vector<Number> numbers = {};      // the most important first
+  std::vector<Class> classes = {};       // those that occur
+  const char* counted = "pictures";      // what a class counts
   std::vector<std::string> broken = {};  // images that were left out, a line each
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "qna/data/detection_testonly.h"
+#include "qna/predict/detection_images.h"
 #include "tests/support/random_model.h"
 
 namespace qna::predict {
@@ -49,6 +50,23 @@ TEST(FindObjects, OneImage) {
       EXPECT_GE(sorted.found[i - 1].score, found.score);
     }
   }
+}
+
+// Where the sides are multiples of the stride, quotients of a picture's sides by it may be above
+// the map's by rounding.
+TEST(DrawQueryAttention, EverySizeOfPicture) {
+  constexpr int64_t kCells = 15;
+  const viz::HeatMap map = viz::make_heat_map(kCells, 1);
+  int64_t above = 0;
+  for (int64_t height = 1; height < 2000; ++height) {
+    // As find_objects() has it: 32 pixels of 480 that are seen.
+    const double stride = 32 * static_cast<double>(height) / (32.0 * kCells);
+    above += static_cast<double>(height) / stride > static_cast<double>(kCells);
+    const image::Image drawn =
+        draw_query_attention(noise_image(1, height, 1), map, {stride, 1}, {.text = ""});
+    EXPECT_EQ(drawn.height, height);
+  }
+  EXPECT_GT(above, 0);
 }
 
 TEST(FindObjects, OtherKindsAreRefused) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "qna/viz/box.h"
 #include "qna/viz/draw.h"
 
@@ -26,9 +28,13 @@ image::Image draw_boxes(const image::Image& image, const std::vector<DrawnBox>& 
 
 image::Image draw_query_attention(const image::Image& image, const viz::HeatMap& attention,
                                   std::array<double, 2> stride, const DrawnBox& box) {
-  // The map reaches beyond the image where its sides are no multiples of the stride.
-  const viz::Extent shown{static_cast<double>(image.height) / stride[0],
-                          static_cast<double>(image.width) / stride[1]};
+  // The map reaches beyond the image where its sides are no multiples of the stride. Where they
+  // are, rounding must not lead out of the map.
+  const auto part = [](int64_t side, double stride, int64_t cells) {
+    return std::min(static_cast<double>(side) / stride, static_cast<double>(cells));
+  };
+  const viz::Extent shown{part(image.height, stride[0], attention.height),
+                          part(image.width, stride[1], attention.width)};
   const viz::HeatMap large =
       viz::resize(attention, image.height, image.width, viz::Scaling::kBicubic, shown);
   const viz::Range range = viz::range_of({&large, 1});

@@ -2,6 +2,7 @@
 
 #include "qna/base/error.h"
 #include "qna/format/fields.h"
+#include "qna/recipe/recipe.h"
 
 namespace qna::tasks {
 namespace {
@@ -51,6 +52,7 @@ AutoEncodingOptions auto_encoding_options(const nlohmann::json& sections) {
   check(o.preprocess.channels() == o.config.channels,
         "recipe: preprocess.mean must have {} numbers, as model.config.channels, got {}",
         o.config.channels, o.preprocess.channels());
+  train::name_common_sections(fields);
   fields.refuse_unknown();
   return o;
 }

@@ -5,6 +5,7 @@
 #include "qna/base/error.h"
 #include "qna/config/registry.h"
 #include "qna/format/fields.h"
+#include "qna/recipe/recipe.h"
 
 namespace qna::tasks {
 namespace {
@@ -93,6 +94,7 @@ ClassificationOptions classification_options(const json& sections) {
   loss.refuse_unknown();
   check(o.label_smoothing >= 0 && o.label_smoothing < 1,
         "recipe: loss.label_smoothing must be from 0 to below 1, got {}", o.label_smoothing);
+  train::name_common_sections(fields);
   fields.refuse_unknown();
   return o;
 }

@@ -4,9 +4,11 @@
 #include <filesystem>
 
 #include "qna/base/error.h"
+#include "qna/coco/yolo.h"
 #include "qna/config/detectors.h"
 #include "qna/engine/model_file.h"
 #include "qna/format/fields.h"
+#include "qna/recipe/recipe.h"
 
 namespace qna::tasks {
 namespace {
@@ -33,8 +35,46 @@ std::string below(const std::string& folder, const std::string& path) {
   return (std::filesystem::path(folder) / path).string();  // an absolute path stays
 }
 
+// Where the data set is one of YOLO's, data.yaml or the folders images and labels say where the
+// images are. Paths of data.yaml are often those of another machine: the parts of them that are
+// there count.
+void find_yolo(DetectionTaskOptions& o) {
+  namespace fs = std::filesystem;
+  const fs::path root = o.path;
+  std::error_code error;
+  const auto is_folder = [&](const fs::path& path) { return fs::is_directory(path, error); };
+  if (o.path.empty() || fs::exists(root / o.train.annotations, error)) return;
+  const auto set = [&](data::DetectionDatasetOptions& which, const std::string& images) {
+    which.images = images;
+    which.annotations = coco::yolo_labels_of((root / images).lexically_normal().string());
+    which.annotations = fs::absolute(which.annotations).string();  // not below data.path again
+  };
+  const std::string file = (root / "data.yaml").string();
+  if (!fs::exists(file, error)) {
+    if (!is_folder(root / "labels/train") || !is_folder(root / "images/train")) return;
+    set(o.train, "images/train");
+    set(o.val, "images/val");
+    return;
+  }
+  const coco::YoloDescription description = coco::read_yolo_description(file);
+  const auto place = [&](const char* key, const std::string& written) {
+    check(!written.empty(), "{}: '{}' is missing: the folder of pictures", file, key);
+    fs::path path = fs::path(written).lexically_normal();
+    // "../train/images" of a file beside train/, "/content/set/images/train" ...
+    for (; !path.empty(); path = fs::path(path.string().substr(path.string().find('/') + 1))) {
+      if (path.is_relative() && *path.begin() != ".." && is_folder(root / path))
+        return path.string();
+      if (path.string().find('/') == std::string::npos) break;
+    }
+    fail("{}: {} must be a folder of pictures below {}, got {}", file, key, o.path, written);
+  };
+  set(o.train, place("train", description.train));
+  set(o.val, place("val", description.val));
+}
+
 void read_data(const Fields& fields, DetectionTaskOptions& o) {
   fields("path", o.path);
+  find_yolo(o);
   fields("train", o.train.annotations);
   fields("train_images", o.train.images);
   fields("val", o.val.annotations);
@@ -107,6 +147,7 @@ DetectionTaskOptions detection_options(const json& sections) {
         o.preprocess.channels());
   if (fields.find("augment") != nullptr) o.augment = read_augment(fields.table("augment"));
   read_loss(fields.table("loss"), o.loss);
+  train::name_common_sections(fields);
   fields.refuse_unknown();
   return o;
 }

@@ -24,6 +24,7 @@ constexpr EnumName<Precision> kPrecisions[] = {{Precision::kFloat32, "float32"},
 
 // Every field is named once, here; see format/fields.h.
 void visit_about(auto& about, const auto& visit) {
+  visit("what", about.what);
   visit("command", about.command);
   visit("budget", about.budget);
   visit("expect", about.expect);
@@ -38,6 +39,7 @@ void visit_run(auto& r, const auto& visit) {
   visit("clip", r.clip);
   visit.choose("precision", r.precision, kPrecisions);
   visit("ema", r.ema);
+  visit("ema_warmup", r.ema_warmup);
   visit("max_bad_steps", r.max_bad_steps);
   visit("evaluate_every", r.evaluate_every);
   visit("checkpoint_minutes", r.checkpoint_minutes);
@@ -150,6 +152,10 @@ void collect_differences(const json& a, const json& b, const std::string& path,
 
 }  // namespace
 
+void name_common_sections(const Fields& sections) {
+  for (const char* name : {"about", "optimizer", "schedule"}) sections.find(name);
+}
+
 Recipe recipe_from_json(const json& object) {
   Recipe recipe;
   const Fields fields(object, "recipe");
@@ -177,6 +183,9 @@ Recipe recipe_from_json(const json& object) {
       recipe.sections[key] = value;
     }
   }
+  for (const char* section : {"augment", "data", "loss", "mix", "model", "preprocess"}) {
+    fields.table(section);  // throws where it is something else
+  }
   fields.refuse_unknown();
   check_recipe(recipe);
   return recipe;
@@ -198,10 +207,34 @@ json to_json(const Recipe& recipe) {
   return out;
 }
 
+// Where recipes name files of their user.
+constexpr const char* kPaths[] = {"/data/path", "/model/backbone", "/model/weights"};
+
+// Calls change(path) for each path that is given and relative, and puts its result in the place.
+static void change_paths(json& object, const auto& change) {
+  for (const char* key : kPaths) {
+    const json::json_pointer place(key);
+    if (!object.contains(place) || !object.at(place).is_string()) continue;
+    const std::filesystem::path path = object.at(place).get<std::string>();
+    if (!path.empty() && path.is_relative()) object.at(place) = change(path).string();
+  }
+}
+
+// Files beside the recipe.
+static void resolve_paths(json& object, const std::string& recipe) {
+  if (!object.is_object()) return;
+  change_paths(object, [&](const std::filesystem::path& path) {
+    const auto beside = (std::filesystem::path(recipe).parent_path() / path).lexically_normal();
+    std::error_code error;
+    return std::filesystem::exists(beside, error) ? beside : path;
+  });
+}
+
 // A file, with what it extends beneath it. depth: files on the way here.
 static json read_extended(const std::string& path, int depth) {
   check(depth < 8, "{}: recipes extend each other in more than 8 steps, or in a circle", path);
   json object = format::read_toml_or_json(path);
+  resolve_paths(object, path);
   if (!object.is_object() || !object.contains("extends")) return object;
   const json extends = object["extends"];
   check(extends.is_string(), "{}: extends must be the name of a file, got {}", path,
@@ -221,6 +254,13 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& sett
   } catch (const Error& error) {
     fail("{}: {}", path, error.what());
   }
+}
+
+Recipe with_absolute_paths(Recipe recipe) {
+  change_paths(recipe.sections, [](const std::filesystem::path& path) {
+    return std::filesystem::absolute(path).lexically_normal();
+  });
+  return recipe;
 }
 
 std::vector<std::string> differences(const Recipe& a, const Recipe& b) {

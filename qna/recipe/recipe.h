@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "qna/format/fields.h"
 #include "qna/recipe/schedule.h"
 
 namespace qna::train {
@@ -31,6 +32,7 @@ enum class Precision { kFloat32, kBFloat16 };
 
 struct Recipe {
   struct About {
+    std::string what;     // model and data, in a line
     std::string command;  // how to run it
     std::string budget;   // on what machine, for how long
     std::string expect;   // what comes out
@@ -43,6 +45,7 @@ struct Recipe {
   double clip = 0;         // largest norm of all gradients; 0: none
   Precision precision = Precision::kFloat32;
   double ema = 0;                  // decay of the running mean of weights; 0: none
+  bool ema_warmup = true;          // less decay in the first steps, see train/ema.h
   int64_t max_bad_steps = 20;      // skipped for a loss or gradient that is not finite, at most
   int64_t evaluate_every = 1;      // epochs
   double checkpoint_minutes = 10;  // between checkpoints inside an epoch; 0: none
@@ -63,8 +66,17 @@ Recipe recipe_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const Recipe& recipe);
 
 // A TOML or JSON file. extends = "other.toml" takes from the file of that name beside it what is
-// not given here. settings: "key.inner=value" with a TOML value; a text needs no quotes.
+// not given here. Relative paths of data and weights are those of files beside the recipe, if there
+// are such, or else stay as they are. settings: "key.inner=value" with a TOML value; a text needs
+// no quotes, and paths stay as they are.
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& settings = {});
+
+// The same recipe with paths of data and weights that hold wherever it is run.
+Recipe with_absolute_paths(Recipe recipe);
+
+// For who reads `sections`: the sections of every recipe are named too in the message about one
+// that nobody knows.
+void name_common_sections(const format::Fields& sections);
 
 // The keys, as "section.key", in which two recipes differ in what decides the weights. Where the
 // data lies, how many threads read it and how often a checkpoint is written do not.

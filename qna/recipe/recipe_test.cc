@@ -7,6 +7,7 @@
 
 #include "qna/base/error.h"
 #include "qna/format/toml.h"
+#include "tests/support/temporary_folder.h"
 
 namespace qna::train {
 namespace {
@@ -49,7 +50,13 @@ TEST(Recipe, LearningRateScalesWithTheBatch) {
 }
 
 TEST(Recipe, ErrorsNameTheKey) {
-  EXPECT_NE(complaint({{"epoch", 3}}).find("unknown key 'epoch'"), std::string::npos);
+  EXPECT_EQ(
+      complaint({{"epoch", 3}}),
+      "recipe: unknown key 'epoch'; did you mean 'epochs'? The keys here are about, accumulate, "
+      "augment, batch, checkpoint_minutes, checkpoint_steps, clip, data, ema, ema_warmup, "
+      "epochs, evaluate_every, loss, max_bad_steps, mix, model, optimizer, precision, "
+      "preprocess, schedule, seed, task");
+  EXPECT_EQ(complaint({{"model", 3}}), "recipe: model must be a table, got 3");
   EXPECT_NE(complaint({{"optimizer", {{"learning_rate", 3}}}})
                 .find("unknown key 'optimizer.learning_rate'"),
             std::string::npos);
@@ -80,6 +87,28 @@ TEST(Recipe, Settings) {
   EXPECT_THROW(read_recipe(path, {"epochs.x=1"}), Error);
   std::filesystem::remove(path);
   EXPECT_THROW(read_recipe(path), Error);
+}
+
+TEST(Recipe, PathsAreThoseOfFilesBesideIt) {
+  namespace fs = std::filesystem;
+  const qna::testing::TemporaryFolder folder;
+  fs::create_directories(folder.path("recipes/pictures"));
+  std::ofstream(folder.path("start.safetensors")) << "x";
+  std::ofstream(folder.path("recipes/base.toml")) << "[data]\npath = \"pictures\"\n";
+  std::ofstream(folder.path("recipes/a.toml"))
+      << "extends = \"base.toml\"\n[model]\nweights = \"../start.safetensors\"\n"
+         "backbone = \"not_there.safetensors\"\n";
+  const Recipe recipe = read_recipe(folder.path("recipes/a.toml"));
+  EXPECT_EQ(recipe.sections["data"]["path"], folder.path("recipes/pictures"));
+  EXPECT_EQ(recipe.sections["model"]["weights"], folder.path("start.safetensors"));
+  EXPECT_EQ(recipe.sections["model"]["backbone"], "not_there.safetensors");
+  // What is set belongs to the place where it is typed.
+  EXPECT_EQ(
+      read_recipe(folder.path("recipes/a.toml"), {"data.path=pictures"}).sections["data"]["path"],
+      "pictures");
+  const Recipe everywhere = with_absolute_paths(recipe);
+  EXPECT_EQ(everywhere.sections["model"]["backbone"],
+            (fs::current_path() / "not_there.safetensors").string());
 }
 
 TEST(Recipe, DifferencesThatDecideTheWeights) {

@@ -54,12 +54,15 @@ std::vector<std::string> AutoEncoding::describe() const {
   const int64_t parameters = config::parameter_count(options_.config);
   const auto config = config::to_json(options_.config);
   const auto& size = options_.preprocess.crop;
-  return {fmt::format(
-              "model  auto-encoder {} / {}, {:.2f} M parameters, code 1/{} of {} x {} pixels",
-              config["encoder"].get<std::string>(), config["decoder"].get<std::string>(),
-              static_cast<double>(parameters) / 1e6, options_.config.stride(), size[0], size[1]),
-          fmt::format("data   {}: {} pictures to train, {} to validate", options_.path,
-                      train_set_->size(), val_set_->size())};
+  std::vector<std::string> lines = {
+      fmt::format("model  auto-encoder {} / {}, {:.2f} M parameters, code 1/{} of {} x {} pixels",
+                  config["encoder"].get<std::string>(), config["decoder"].get<std::string>(),
+                  static_cast<double>(parameters) / 1e6, options_.config.stride(), size[0],
+                  size[1]),
+      fmt::format("data   {}: {} pictures to train, {} to validate", options_.path,
+                  train_set_->size(), val_set_->size())};
+  if (!train_set_->left_out().empty()) lines.push_back("data   " + train_set_->left_out());
+  return lines;
 }
 
 Tensor AutoEncoding::loss(int64_t part, int64_t parts) {

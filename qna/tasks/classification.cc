@@ -55,6 +55,7 @@ std::vector<std::string> Classification::describe() const {
                   config.image_size[0], config.image_size[1]),
       fmt::format("data   {}: {} pictures to train, {} to validate, {} classes", options_.data.path,
                   train_set_->size(), val_set_->size(), train_set_->classes().size())};
+  if (!train_set_->left_out().empty()) lines.push_back("data   " + train_set_->left_out());
   for (const std::string& line : load_report_) lines.push_back("weights  " + line);
   return lines;
 }
@@ -95,6 +96,18 @@ Metrics Classification::evaluate(const Tell& tell) {
 
 checkpoint::ModelInfo Classification::info() const {
   return {.name = options_.model, .preprocess = options_.preprocess, .labels = labels_};
+}
+
+nlohmann::json Classification::record() const {
+  nlohmann::json record = nlohmann::json::object();
+  // The names of the folders, by which an evaluation finds the classes.
+  if (labels_ != train_set_->classes()) record["folders"] = train_set_->classes();
+  if (options_.data.val_fraction > 0) {
+    record["split"] = {{"val_fraction", options_.data.val_fraction},
+                       {"split_seed", options_.data.split_seed},
+                       {"names", data::fingerprint(*val_set_)}};
+  }
+  return record;
 }
 
 std::vector<std::string> Classification::broken() const { return broken_in(*train_, *val_); }

@@ -29,6 +29,7 @@ class Classification final : public Task {
  private:
   checkpoint::AnyModel any_model() const override { return model_; }
   checkpoint::ModelInfo info() const override;
+  nlohmann::json record() const override;
 
   const Run run_;
   const ClassificationOptions options_;

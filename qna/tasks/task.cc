@@ -8,6 +8,7 @@ void Task::save(const std::string& path, const nlohmann::json& training,
                 const checkpoint::NamedTensors& extra) const {
   checkpoint::ModelInfo about = info();
   about.training = training;
+  about.training.update(record());
   checkpoint::save_model(path, any_model(), about, at::kFloat, extra);
 }
 

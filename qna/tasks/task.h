@@ -59,6 +59,8 @@ class Task {
   virtual std::vector<std::string> broken() const = 0;
 
  protected:
+  // What the file of a run says of its data beside the recipe, entries of its training record.
+  virtual nlohmann::json record() const { return nlohmann::json::object(); }
   virtual checkpoint::AnyModel any_model() const = 0;
   virtual checkpoint::ModelInfo info() const = 0;  // of a file
 };

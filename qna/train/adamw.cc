@@ -12,7 +12,7 @@
 namespace qna::train {
 
 AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema)
-    : options_(options), average_decay_(ema == nullptr ? 0 : ema->decay()) {
+    : options_(options), ema_(ema) {
   for (const ParameterGroup& group : options.groups) {
     const double decay = group.weight_decay < 0 ? options.weight_decay : group.weight_decay;
     groups_.push_back({group.match, group.lr_scale, decay, {}});
@@ -69,6 +69,10 @@ std::vector<kernels::AdamWParameter> AdamW::arrays(std::vector<torch::Tensor>& h
 void AdamW::step(double lr, double gradient_factor) {
   std::vector<torch::Tensor> held;
   std::vector<kernels::AdamWParameter> parameters = arrays(held);
+  int64_t done = 0;  // steps before this one
+  for (const torch::Tensor& steps : steps_) {
+    done = std::max(done, static_cast<int64_t>(*steps.const_data_ptr<float>()));
+  }
   for (const Group& group : groups_) {
     for (const size_t i : group.members) {
       float& step = *steps_[i].data_ptr<float>();
@@ -83,7 +87,7 @@ void AdamW::step(double lr, double gradient_factor) {
                   .betas = {options_.betas[0], options_.betas[1]},
                   .epsilon = options_.epsilon,
                   .gradient_factor = gradient_factor,
-                  .average_decay = average_decay_},
+                  .average_decay = ema_ == nullptr ? 0 : ema_->decay_at(done)},
                  runtime);
 }
 

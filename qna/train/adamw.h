@@ -48,7 +48,7 @@ class AdamW {
   std::vector<kernels::AdamWParameter> arrays(std::vector<torch::Tensor>& held) const;
 
   Optimizer options_;
-  double average_decay_ = 0;
+  const Ema* ema_;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> exp_avg_;

@@ -172,6 +172,28 @@ TEST(Ema, IsTheRunningMean) {
   EXPECT_FLOAT_EQ(model->weight.item<float>(), 5);
 }
 
+TEST(Ema, WarmsUp) {
+  torch::nn::Linear model(1, 1);
+  const Ema warm(*model, 0.9, /*warm_up=*/true), cold(*model, 0.9);
+  EXPECT_DOUBLE_EQ(warm.decay_at(0), 0.1);
+  EXPECT_DOUBLE_EQ(warm.decay_at(8), 0.5);
+  EXPECT_DOUBLE_EQ(warm.decay_at(1000), 0.9);
+  EXPECT_DOUBLE_EQ(cold.decay_at(0), 0.9);
+
+  // The mean of a weight that goes straight on: it follows closely where the other lags.
+  Ema ema(*model, 0.99, /*warm_up=*/true);
+  AdamW optimizer(*model, {.weight_decay = 0}, &ema);
+  double mean = model->weight.item<double>();
+  for (int64_t step = 0; step < 20; ++step) {
+    model->weight.mutable_grad() = torch::ones({1, 1});
+    model->bias.mutable_grad() = torch::ones({1});
+    optimizer.step(0.5);
+    const double decay = (1.0 + step) / (10.0 + step);
+    mean = decay * mean + (1 - decay) * model->weight.item<double>();
+    EXPECT_NEAR(ema.mean_of(model->weight).item<double>(), mean, 1e-5);
+  }
+}
+
 TEST(Ema, OffDoesNothing) {
   torch::nn::Linear model(1, 1);
   Ema ema(*model, 0);

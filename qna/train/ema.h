@@ -13,11 +13,14 @@ namespace qna::train {
 
 class Ema {
  public:
-  // decay 0: none, and all calls do nothing.
-  Ema(const torch::nn::Module& model, double decay);
+  // decay 0: none, and all calls do nothing. warm_up: see decay_at().
+  Ema(const torch::nn::Module& model, double decay, bool warm_up = false);
 
   bool on() const { return decay_ > 0; }
-  double decay() const { return decay_; }
+  // Behind so many steps. A mean with a decay of 0.998 has a memory of 500 steps, of which the
+  // random weights of the beginning would be a large part in a short run: with a warm-up the decay
+  // rises as (1 + step) / (10 + step) until it is reached.
+  double decay_at(int64_t step) const;
   // The mean of this parameter, which AdamW::step moves with the parameter; undefined if there is
   // none.
   torch::Tensor mean_of(const torch::Tensor& parameter) const;
@@ -28,6 +31,7 @@ class Ema {
 
  private:
   const double decay_;  // mean = decay * mean + (1 - decay) * weight, after every step
+  const bool warm_up_;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> weights_;
   std::vector<torch::Tensor> means_;

@@ -44,14 +44,20 @@ RunResult run_recipe(const Recipe& recipe, const RunOptions& options, const Rank
                  .steps_per_epoch = task->batches(),
                  .processes = processes.count(),
                  .threads = at::get_num_threads()});
-  TrainResult trained = train(*task, recipe, processes,
-                              {.folder = options.folder, .resume = options.resume}, watcher, stop);
+  std::string report;
+  const auto write_report = [&](const RunState& state, bool evaluated) {
+    report = write_run_report(options.folder, *task, recipe, state, evaluated);
+  };
+  TrainResult trained = train(
+      *task, recipe, processes,
+      {.folder = options.folder, .resume = options.resume, .report = write_report}, watcher, stop);
   RunResult result{.finished = trained.finished,
                    .first = processes.is_first(),
                    .state = std::move(trained.state),
                    .best_file = (std::filesystem::path(options.folder) / kBestFile).string()};
-  if (!result.first || !result.finished) return result;
-  result.report = write_run_report(options.folder, *task, recipe, result.state);
+  if (!result.first) return result;
+  if (result.finished) write_report(result.state, /*evaluated=*/true);
+  result.report = report;
   result.broken = task->broken();
   return result;
 }

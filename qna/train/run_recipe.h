@@ -21,7 +21,7 @@ struct RunResult {
   bool first = true;      // whether this is the first process, which has the rest
   RunState state;
   std::string best_file;                 // weights
-  std::string report = {};               // page; of a finished run
+  std::string report = {};               // page
   std::vector<std::string> broken = {};  // images that were left out, a line each
 };
 

@@ -115,7 +115,7 @@ TEST_F(RunRecipe, StoppedAnywhereAndResumedComesToTheSameBits) {
     EXPECT_FALSE(stopped.finished);
     EXPECT_GE(stopped.state.step, last);
     EXPECT_LE(stopped.state.step, last + 1);  // the one that may have begun
-    EXPECT_EQ(stopped.report, "");
+    EXPECT_TRUE(content_of(stopped.report).find("the run is not finished") != std::string::npos);
     stop_ = false;
     EXPECT_TRUE(run(recipe(), name, /*resume=*/true).finished);
     EXPECT_EQ(weights(name), weights("whole")) << "stopped behind step " << last;
@@ -128,6 +128,51 @@ TEST_F(RunRecipe, OtherRunsAreNotTouched) {
   expect_complaint([&] { run(recipe(), "run"); }, {"run", "resume"});
   expect_complaint([&] { run(recipe({{"batch", 2}}), "run", /*resume=*/true); }, {"batch"});
   EXPECT_EQ(content_of(folder_.path("run/last.safetensors")), before);
+}
+
+TEST_F(RunRecipe, AFinishedRunCanBeExtended) {
+  run(recipe(), "run");
+  std::vector<std::string> notes;
+  const Watcher watcher{.note = [&](const std::string& line) { notes.push_back(line); }};
+  const RunResult longer = run(recipe({{"epochs", 5}}), "run", /*resume=*/true, watcher);
+  EXPECT_TRUE(longer.finished);
+  EXPECT_EQ(longer.state.epoch, 5);
+  EXPECT_EQ(longer.state.step, 10);
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0], "going on with epoch 4, step 7");
+  EXPECT_EQ(
+      notes[1],
+      "the run had 3 epochs and now has 5: from here on the learning rate is that of a run of "
+      "5 epochs");
+  expect_complaint(
+      [&] {
+        run(recipe({{"epochs", 4}}), "run", /*resume=*/true);
+      },
+      {"epochs may only grow, from 5"});
+}
+
+TEST_F(RunRecipe, ARunThatDidNothingDoesNotBlockItsFolder) {
+  const Watcher watcher{.step = [&](const StepInfo&) { fail("the first step fails"); }};
+  expect_complaint([&] { run(recipe(), "run", false, watcher); }, {"the first step fails"});
+  EXPECT_TRUE(fs::exists(folder_.path("run/last.safetensors")));
+  EXPECT_TRUE(run(recipe({{"batch", 2}}), "run").finished);
+}
+
+TEST_F(RunRecipe, TwoRunsDoNotShareAFolder) {
+  const Watcher watcher{.step = [&](const StepInfo& info) {
+    if (info.step != 1) return;
+    expect_complaint([&] { run(recipe(), "run", true); }, {"another run is at work"});
+  }};
+  EXPECT_TRUE(run(recipe(), "run", false, watcher).finished);
+}
+
+TEST_F(RunRecipe, TheReportIsThereBeforeTheEnd) {
+  const Watcher watcher{.step = [&](const StepInfo& info) {
+    EXPECT_EQ(fs::exists(folder_.path("run/report.html")), info.epoch > 0);
+  }};
+  EXPECT_TRUE(run(recipe(), "run", false, watcher).finished);
+  EXPECT_TRUE(content_of(folder_.path("run/report.html")).find("not finished") ==
+              std::string::npos);
 }
 
 TEST_F(RunRecipe, Mistakes) {

@@ -76,7 +76,7 @@ std::vector<report::Chart> charts_of(const std::vector<json>& lines, double step
 }  // namespace
 
 std::string write_run_report(const std::string& folder, const tasks::Task& task,
-                             const Recipe& recipe, const RunState& state) {
+                             const Recipe& recipe, const RunState& state, bool evaluated) {
   report::TrainingReport page;
   page.title = std::filesystem::path(folder).lexically_normal().filename().string();
   if (page.title.empty()) page.title = "Training run";
@@ -90,13 +90,23 @@ std::string write_run_report(const std::string& folder, const tasks::Task& task,
         fmt::format("{} in epoch {}", report::metric_text(*state.best), state.best_epoch + 1));
   }
   page.summary.emplace_back("training", fmt::format("{:.1f} min", state.seconds / 60));
-  page.summary.emplace_back("epochs", fmt::format("{}", state.epoch));
+  page.summary.emplace_back("epochs", state.epoch < recipe.epochs
+                                          ? fmt::format("{} of {}", state.epoch, recipe.epochs)
+                                          : fmt::format("{}", state.epoch));
   page.charts =
       charts_of(report::read_json_lines(RunLog::path(folder)), static_cast<double>(task.batches()));
-  tasks::add_to_report(page, kinds::row_of_task(recipe.task).kind, task, at::get_num_threads());
+  if (evaluated) {
+    tasks::add_to_report(page, kinds::row_of_task(recipe.task).kind, task, at::get_num_threads());
+  }
   page.recipe = format::to_toml(to_json(recipe));
   page.machine = report::describe(report::this_machine());
   page.notes = task.describe();
+  if (state.epoch < recipe.epochs) {
+    page.notes.push_back(fmt::format(
+        "the run is not finished: step {}, in epoch {} of {}; numbers and pictures are of "
+        "the last evaluation before",
+        state.step, state.epoch + 1, recipe.epochs));
+  }
   if (state.bad_steps > 0) {
     page.notes.push_back(
         fmt::format("{} steps were skipped: loss or gradient were not finite", state.bad_steps));

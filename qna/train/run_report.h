@@ -1,4 +1,4 @@
-// The page at the end of a run.
+// The page of a run.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace qna::train {
 
 // folder/report.html: curves from the folder's log, and what the task shows of its last evaluation.
-// Returns the path.
+// evaluated: whether there was one. Returns the path.
 std::string write_run_report(const std::string& folder, const tasks::Task& task,
-                             const Recipe& recipe, const RunState& state);
+                             const Recipe& recipe, const RunState& state, bool evaluated);
 
 }  // namespace qna::train

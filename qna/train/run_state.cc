@@ -1,5 +1,7 @@
 #include "qna/train/run_state.h"
 
+#include <fmt/ranges.h>
+
 #include "qna/base/error.h"
 #include "qna/checkpoint/model_file.h"
 #include "qna/checkpoint/tensor_bytes.h"
@@ -48,6 +50,18 @@ json to_json(const RunState& state) {
   return out;
 }
 
+bool has_begun(const std::string& path) {
+  try {
+    const format::SafetensorsFile file(path);
+    const auto found = file.metadata().find("training");
+    if (found == file.metadata().end()) return true;
+    const json training = format::parse_json(found->second, path);
+    return state_from_json(training.at("state")).step > 0;
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
 void save_run(const std::string& path, tasks::Task& task, const Recipe& recipe,
               const RunState& state, const AdamW& optimizer, Ema& ema) {
   checkpoint::NamedTensors extra = optimizer.state();
@@ -72,17 +86,20 @@ RunState load_run(const std::string& path, tasks::Task& task, const Recipe& reci
           : format::parse_json(found->second, path + ": the metadata entry 'training'");
   check(training.is_object() && training.contains("state") && training.contains("recipe"),
         "{}: the file holds a model but no run that could go on", path);
-  const std::vector<std::string> other =
-      differences(recipe, recipe_from_json(training.at("recipe")));
+  const Recipe before = recipe_from_json(training.at("recipe"));
+  std::vector<std::string> other = differences(recipe, before);
+  if (recipe.epochs > before.epochs) std::erase(other, "epochs");  // it goes on for longer
   if (!other.empty()) {
-    std::string keys;
-    for (const std::string& key : other) keys += keys.empty() ? key : ", " + key;
     fail(
-        "{}: the run was started with another recipe; the keys that differ are {}. Undo the "
+        "{}: the run was started with another recipe; the keys that differ are {}{}. Undo the "
         "change, or start a new run in another folder",
-        path, keys);
+        path, fmt::join(other, ", "),
+        recipe.epochs < before.epochs
+            ? fmt::format(" (epochs may only grow, from {})", before.epochs)
+            : "");
   }
-  const RunState state = state_from_json(training.at("state"));
+  RunState state = state_from_json(training.at("state"));
+  state.epochs_before = before.epochs;
 
   std::map<std::string, torch::Tensor> extra;
   const std::string prefix = engine::kTrainingPrefix;

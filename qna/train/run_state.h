@@ -28,6 +28,7 @@ struct RunState {
   std::optional<double> best = std::nullopt;  // the first metric's
   int64_t best_epoch = -1;
   nlohmann::json metrics = nlohmann::json::object();  // of the last evaluation
+  int64_t epochs_before = 0;  // of the recipe that load_run() found; not in files
 };
 
 nlohmann::json to_json(const RunState& state);
@@ -36,8 +37,11 @@ nlohmann::json to_json(const RunState& state);
 void save_run(const std::string& path, tasks::Task& task, const Recipe& recipe,
               const RunState& state, const AdamW& optimizer, Ema& ema);
 
+// Whether the run in this file has done a step; true where the file cannot be read.
+bool has_begun(const std::string& path);
+
 // Throws qna::Error where the file is broken, is none of a run, or is of a recipe that differs in
-// what decides the weights.
+// what decides the weights; it may have fewer epochs.
 RunState load_run(const std::string& path, tasks::Task& task, const Recipe& recipe,
                   AdamW& optimizer, Ema& ema);
 

@@ -1,8 +1,12 @@
 #include "qna/train/trainer.h"
 
 #include <ATen/autocast_mode.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -49,15 +53,20 @@ class Trainer {
         options_(options),
         watcher_(watcher),
         stop_(stop),
-        ema_(task.model(), recipe.ema),
+        ema_(task.model(), recipe.ema, recipe.ema_warmup),
         optimizer_(task.model(), recipe.optimizer, &ema_) {}
+  ~Trainer() {
+    if (lock_ >= 0) ::close(lock_);
+  }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   TrainResult run() {
     open();
     while (state_.epoch < recipe_.epochs) {
-      if (!train_epoch()) return {false, state_};
+      if (!train_epoch()) return stopped();
       finish_epoch();
-      if (state_.epoch < recipe_.epochs && stopping()) return {false, state_};
+      if (state_.epoch < recipe_.epochs && stopping()) return stopped();
     }
     // A run that was finished already: its report still wants what the last weights say.
     if (!evaluated_) evaluate();
@@ -69,13 +78,53 @@ class Trainer {
  private:
   std::string path(const char* name) const { return (fs::path(options_.folder) / name).string(); }
 
+  TrainResult stopped() {
+    report();
+    return {false, state_};
+  }
+
+  // By the first process, with the weights that files have too.
+  void report() {
+    if (!options_.report || !processes_.is_first()) return;
+    const double begin = now();
+    ema_.swap();
+    task_.model().eval();
+    try {
+      options_.report(state_, evaluated_);
+    } catch (const Error& error) {
+      watcher_.note(fmt::format("the report could not be written: {}", error.what()));
+    }
+    ema_.swap();
+    last_report_ = now();
+    report_seconds_ = last_report_ - begin;
+  }
+
+  // So that two runs do not write to one folder. Where the file system knows no locks, nobody is
+  // kept out.
+  bool lock_folder() {
+    lock_ = ::open(options_.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+  }
+
   void open() {
-    const bool there = fs::exists(path("last.safetensors"));
-    torch::Tensor seen = torch::tensor({there ? 1.0 : 0.0}, torch::kDouble);
+    bool free = true;
+    if (processes_.is_first()) {
+      std::error_code error;
+      fs::create_directories(options_.folder, error);
+      check(!error, "{}: cannot make the folder: {}", options_.folder, error.message());
+      free = lock_folder();
+    }
+    processes_.barrier();  // the folder is there for all
+    // What has not done a step yet, such as a run that failed in its first one, can be begun anew.
+    const bool there = fs::exists(path("last.safetensors")) &&
+                       (options_.resume || has_begun(path("last.safetensors")));
+    torch::Tensor seen = torch::tensor({there ? 1.0 : 0.0, free ? 0.0 : 1.0}, torch::kDouble);
     processes_.sum(seen);
-    check(seen.item<double>() == (there ? processes_.count() : 0),
+    check(seen[1].item<double>() == 0, "{}: another run is at work in this folder",
+          options_.folder);
+    check(seen[0].item<double>() == (there ? processes_.count() : 0),
           "{}: {} of {} processes see last.safetensors; all of them need the same folder",
-          options_.folder, seen.item<double>(), processes_.count());
+          options_.folder, seen[0].item<double>(), processes_.count());
     check(options_.resume || !there,
           "{}: there is a run already; go on with it by --resume, or choose another folder",
           options_.folder);
@@ -83,7 +132,15 @@ class Trainer {
     if (there) {
       state_ = load_run(path("last.safetensors"), task_, recipe_, optimizer_, ema_);
       watcher_.note(
-          fmt::format("going on with epoch {}, step {}", state_.epoch + 1, state_.step + 1));
+          state_.epoch < recipe_.epochs
+              ? fmt::format("going on with epoch {}, step {}", state_.epoch + 1, state_.step + 1)
+              : fmt::format("the run is finished; --set epochs=N with --resume makes it longer"));
+      if (state_.epochs_before < recipe_.epochs) {
+        watcher_.note(fmt::format(
+            "the run had {} epochs and now has {}: from here on the learning rate is that of a run "
+            "of {} epochs",
+            state_.epochs_before, recipe_.epochs, recipe_.epochs));
+      }
     }
     std::vector<torch::Tensor> tensors;
     for (const auto& [name, tensor] : checkpoint::named_tensors(task_.model())) {
@@ -91,12 +148,9 @@ class Trainer {
     }
     processes_.broadcast(tensors);
     if (!processes_.is_first()) return;
-    std::error_code error;
-    fs::create_directories(options_.folder, error);
-    check(!error, "{}: cannot make the folder: {}", options_.folder, error.message());
     // A process may have been killed while it saved.
     for (const char* name : {"last.safetensors", kBestFile}) remove_leftovers(path(name));
-    write_file(path("recipe.toml"), format::to_toml(to_json(recipe_)));
+    write_file(path("recipe.toml"), format::to_toml(to_json(with_absolute_paths(recipe_))));
     log_ = std::make_unique<RunLog>(options_.folder, there ? state_.step : -1);
     if (!there) {
       // At once, so that a full disk or a folder that is not ours shows now and not after an epoch.
@@ -254,6 +308,9 @@ class Trainer {
     if (info.best) save(kBestFile);
     save("last.safetensors");
     watcher_.epoch(info);
+    // Pictures take time: a report now and then, at most a twentieth of the run's.
+    const bool cheap = now() - last_report_ >= 20 * report_seconds_;
+    if (!info.metrics.empty() && !last && cheap) report();
   }
 
   tasks::Task& task_;
@@ -270,6 +327,9 @@ class Trainer {
   StepInfo info_;
   bool evaluated_ = false;
   double rate_ = 0;
+  int lock_ = -1;  // of the first process, on the folder
+  double last_report_ = 0;
+  double report_seconds_ = 0;
   double last_save_ = 0;
   int64_t last_save_step_ = 0;
 };

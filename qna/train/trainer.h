@@ -6,7 +6,7 @@
 //   best.safetensors   where the first metric was best
 //   log.jsonl          a line per some steps, and one per epoch
 //   events.out...      the same for TensorBoard
-//   report.html        at the end
+//   report.html        after evaluations and at the end
 #pragma once
 
 #include <atomic>
@@ -25,6 +25,9 @@ inline constexpr const char* kBestFile = "best.safetensors";  // in the folder
 struct TrainOptions {
   std::string folder;
   bool resume = false;  // go on with the run in the folder, if there is one
+  // Called where the run can be looked at, after an evaluation or when it is stopped, while the
+  // model has the weights to be shown; evaluated: whether there was an evaluation in this session.
+  std::function<void(const RunState& state, bool evaluated)> report = {};
 };
 
 // What there is to see after a step, or while an evaluation runs.

@@ -16,6 +16,7 @@
 #include "qna/image/write_png.h"
 #include "qna/predict/attention.h"
 #include "qna/predict/attention_sheets.h"
+#include "qna/predict/classify.h"
 #include "qna/predict/input.h"
 #include "qna/report/html.h"
 
@@ -150,12 +151,17 @@ void run_attend(const AttendArguments& a) {
     const std::string name = fs::path(paths[i]).filename().string();
     const predict::Input input(seen, preprocess);
     const auto maps = predict::attention_of(model, input.images(), options, context);
+    predict::SheetStyle style = a.style;
+    if (model.classes() > 0) {
+      style.says = predict::say(predict::classify(model, input.images(), context).front(),
+                                model.info().labels);
+    }
     page.add_image(paths[i]);
     for (const engine::LayerAttention& attention : maps) {
       const std::string file = stem + "." + attention.layer.name;
-      write(file + ".png", predict::attention_sheet(image, name, attention, a.style), progress);
+      write(file + ".png", predict::attention_sheet(image, name, attention, style), progress);
       if (!attention.kernels.attention.empty()) {
-        write(file + ".kernels.png", predict::kernel_sheet(image, name, attention, a.style),
+        write(file + ".kernels.png", predict::kernel_sheet(image, name, attention, style),
               progress);
       }
     }

@@ -112,7 +112,8 @@ TEST_F(Attend, ShorterSideKeepsTheAspect) {
   // 80 x 112 on a sheet whose places are 280 wide.
   const image::Image image = sheet("cat.stages.0.blocks.0.png");
   EXPECT_EQ((image.width - 12) % 292, 0);
-  EXPECT_EQ((image.height - 12 - 38) % (15 + 200 + 25 + 12), 0);
+  // Four lines above: name, prediction, what is shown and what 1 means.
+  EXPECT_EQ((image.height - 12 - (4 * 13 + 12)) % (15 + 200 + 25 + 12), 0);
 }
 
 TEST_F(Attend, ImagesOfOneNameAreKeptApart) {

@@ -158,8 +158,9 @@ class Whole(Training):
 
     def test_eval_refuses_other_classes(self):
         other = self.path("other")
-        shutil.copytree(f"{self.data}/val/red", f"{other}/val/red")
-        self.expect_failure(run("eval", f"{self.whole}/best.safetensors", other), "3 classes")
+        shutil.copytree(f"{self.data}/val/red", f"{other}/val/pink")
+        self.expect_failure(run("eval", f"{self.whole}/best.safetensors", other), "the 3 of the model",
+                            "'pink'")
 
     def test_export(self):
         out = self.path("small.safetensors")

@@ -1,4 +1,6 @@
 // What the report of a run shows of a classifier.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "qna/image/color.h"
@@ -38,6 +40,9 @@ std::string layer_to_show(const engine::Model& model) {
   return name;
 }
 
+// "cat.jpg" of a path, also of one inside an archive.
+std::string file_name(const std::string& path) { return path.substr(path.find_last_of("/:") + 1); }
+
 }  // namespace
 
 void add_to_report(report::TrainingReport& report, const engine::Model& model,
@@ -61,14 +66,18 @@ void add_to_report(report::TrainingReport& report, const engine::Model& model,
                               .truth = classes[p.label],
                               .predicted = classes[p.predicted],
                               .confidence = p.confidence,
-                              .right = p.label == p.predicted});
+                              .right = p.label == p.predicted,
+                              .name = file_name(val.name(p.image))});
     if (i % every != 0 || layer.empty()) continue;
     const predict::Input input(seen, preprocess);
     for (const engine::LayerAttention& attention :
          predict::attention_of(model, input.images(), {.layers = {layer}}, context)) {
+      const std::string name = file_name(val.name(p.image));
+      const std::string says =
+          fmt::format("{}, {:.0f} %", classes[p.predicted], 100 * p.confidence);
       report.attention.push_back(
-          {predict::attention_sheet(image, classes[p.label], attention, {.cell = 160}),
-           classes[p.label] + ", " + layer});
+          {predict::attention_sheet(image, name, attention, {.cell = 160, .says = says}),
+           fmt::format("{}: {}; the model says {}; {}", name, classes[p.label], says, layer)});
     }
   }
 }

@@ -107,7 +107,35 @@ const char* what(const LayerAttention& attention, const SheetStyle& style) {
   return style.weighted ? "|weight| of the values" : "attention, mean of the queries";
 }
 
+std::string what_is_shown(const LayerAttention& attention, const SheetStyle& style, bool kernels) {
+  if (!kernels) {
+    return fmt::format("{}: {}, summed over {}", kind_of(attention), what(attention, style),
+                       attention.layer.learned_queries ? "windows" : "queries");
+  }
+  const AttentionKernels& k = attention.kernels;
+  const std::string which =
+      k.every == 1 ? "every window" : fmt::format("one window in each {0} x {0}", k.every);
+  return fmt::format("{}: kernels of {} x {}, {}; {}", kind_of(attention), k.kernel_h, k.kernel_w,
+                     what(attention, style), which);
+}
+
+std::string what_one_means(const LayerAttention& attention, const SheetStyle& style, bool kernels) {
+  if (attention.layer.learned_queries && style.weighted) return "";
+  if (kernels) return "1: all of a window's attention is at this place";
+  return "1: as much as each place gets if attention is even; more is brighter";
+}
+
 }  // namespace
+
+std::vector<std::string> sheet_title(const std::string& name, const LayerAttention& attention,
+                                     const SheetStyle& style, bool kernels) {
+  std::vector<std::string> lines = {fmt::format("{}   {}", name, attention.layer.name)};
+  if (!style.says.empty()) lines.push_back("the model says: " + style.says);
+  lines.push_back(what_is_shown(attention, style, kernels));
+  const std::string one = what_one_means(attention, style, kernels);
+  if (!one.empty()) lines.push_back(one);
+  return lines;
+}
 
 Image attention_sheet(const Image& image, const std::string& name, const LayerAttention& attention,
                       const SheetStyle& style) {
@@ -133,11 +161,7 @@ Image attention_sheet(const Image& image, const std::string& name, const LayerAt
                      i == 0 ? fmt::format("mean of {} heads", heads.size())
                             : fmt::format("head {}", heads[i - 1])});
   }
-  return viz::contact_sheet(
-      cells,
-      {.title = {fmt::format("{}   {}", name, attention.layer.name),
-                 fmt::format("{}: {}, summed over {}", kind_of(attention), what(attention, style),
-                             attention.layer.learned_queries ? "windows" : "queries")}});
+  return viz::contact_sheet(cells, {.title = sheet_title(name, attention, style)});
 }
 
 Image kernel_sheet(const Image& image, const std::string& name, const LayerAttention& attention,
@@ -166,14 +190,7 @@ Image kernel_sheet(const Image& image, const std::string& name, const LayerAtten
   cells.insert(cells.begin(),
                {to_cell(image, std::max(first.height - viz::kScaleBarHeight, first.width)),
                 fmt::format("{} x {}", image.height, image.width)});
-  const std::string which = kernels.every == 1
-                                ? "every window"
-                                : fmt::format("one window in each {0} x {0}", kernels.every);
-  return viz::contact_sheet(
-      cells,
-      {.title = {fmt::format("{}   {}", name, attention.layer.name),
-                 fmt::format("{}: kernels of {} x {}, {}; {}", kind_of(attention), kernels.kernel_h,
-                             kernels.kernel_w, what(attention, style), which)}});
+  return viz::contact_sheet(cells, {.title = sheet_title(name, attention, style, true)});
 }
 
 }  // namespace qna::predict

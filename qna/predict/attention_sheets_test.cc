@@ -93,5 +93,22 @@ TEST(AttentionSheets, SelfAttentionHasNoWeights) {
             attention_sheet(kImage, "noise", attention, {.cell = 96}).pixels);
 }
 
+TEST(AttentionSheets, TheTitleHasThePredictionAndWhatOneMeans) {
+  using Lines = std::vector<std::string>;
+  engine::LayerAttention attention = example();
+  attention.layer.learned_queries = true;
+  EXPECT_EQ(
+      sheet_title("cat.jpg", attention, {.says = "tabby, 93 %"}),
+      (Lines{"cat.jpg   stages.1.blocks.0", "the model says: tabby, 93 %",
+             "QnA, 2 queries, 2 heads, map 4 x 6: attention, mean of the queries, summed over "
+             "windows",
+             "1: as much as each place gets if attention is even; more is brighter"}));
+  EXPECT_EQ(sheet_title("cat.jpg", attention, {}, /*kernels=*/true).back(),
+            "1: all of a window's attention is at this place");
+  EXPECT_EQ(sheet_title("cat.jpg", attention, {.weighted = true}).size(), 2u);
+  const int64_t plain = attention_sheet(kImage, "noise", attention, {}).height;
+  EXPECT_GT(attention_sheet(kImage, "noise", attention, {.says = "a"}).height, plain);
+}
+
 }  // namespace
 }  // namespace qna::predict

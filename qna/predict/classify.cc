@@ -1,5 +1,7 @@
 #include "qna/predict/classify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -35,6 +37,13 @@ Classes softmax(std::span<const float> logits) {
     classes.probabilities.push_back(static_cast<float>(std::exp(logit - highest) / sum));
   }
   return classes;
+}
+
+std::string say(const Classes& classes, const std::vector<std::string>& labels) {
+  const ClassProbability best = classes.top(1).front();
+  return fmt::format("{}, {:.0f} %",
+                     labels.empty() ? fmt::format("class {}", best.label) : labels[best.label],
+                     100 * best.probability);
 }
 
 void check_has_classes(const engine::Model& model) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "qna/engine/model.h"
@@ -31,6 +32,9 @@ Classes classify(const engine::Model& model, const image::Image& image, engine::
 // The same for a batch that is prepared already: one result per image.
 std::vector<Classes> classify(const engine::Model& model, const engine::Images& images,
                               engine::Context& context);
+
+// "church, 93 %": the most probable class. labels: may be empty.
+std::string say(const Classes& classes, const std::vector<std::string>& labels);
 
 // Throws qna::Error unless the model is a classifier with classes.
 void check_has_classes(const engine::Model& model);

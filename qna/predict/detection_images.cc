@@ -19,10 +19,14 @@ DrawnBox drawn_box(const Detection& found, const std::vector<std::string>& label
 
 image::Image draw_boxes(const image::Image& image, const std::vector<DrawnBox>& boxes) {
   image::Image drawn = image;
+  std::vector<viz::LabelledOutline> outlines;
   for (const DrawnBox& each : boxes) {
-    viz::draw_box(drawn, {each.box[0], each.box[1]}, {each.box[2], each.box[3]},
-                  viz::category_color(each.label), each.text);
+    outlines.push_back({{each.box[0], each.box[1]},
+                        {each.box[2], each.box[3]},
+                        viz::category_color(each.label),
+                        each.text});
   }
+  viz::draw_boxes(drawn, outlines);
   return drawn;
 }
 

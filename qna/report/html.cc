@@ -39,11 +39,14 @@ p { margin: 0 0 8px; } p:last-child { margin-bottom: 0; }
   margin: 0 0 16px; }
 .charts .card { margin: 0; padding: 14px 14px 8px; }
 .charts svg { display: block; width: 100%; height: auto; max-width: 640px; margin: 0 auto; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(112px, 1fr)); gap: 12px; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(144px, 1fr)); gap: 12px; }
 .pictures.large { grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); }
 figure { margin: 0; break-inside: avoid; }
 figure img { display: block; width: 100%; height: auto; max-height: 480px; object-fit: contain;
   border-radius: 6px; }
+figure img { cursor: zoom-in; }
+figure img:focus { position: fixed; inset: 0; z-index: 9; width: 100vw; height: 100vh; max-height: none;
+  padding: 2vmin; background: var(--page); border-radius: 0; outline: none; cursor: zoom-out; }
 img.small { image-rendering: pixelated; }
 figcaption { font-size: 13px; line-height: 1.35; margin-top: 5px; overflow-wrap: anywhere; }
 .right { color: var(--right); } .wrong { color: var(--wrong); } .right, .wrong { font-weight: 600; }
@@ -134,7 +137,9 @@ std::string png_data_uri(const image::Image& image) {
 std::string image_tag(const image::Image& image, std::string_view alt) {
   // Below this an image is shown larger than it is, and its pixels are worth seeing.
   const bool small = std::max(image.height, image.width) <= 96;
-  return fmt::format(R"(<img{} src="{}" width="{}" height="{}" alt="{}"/>)",
+  // With a tabindex a click gives it the focus, and it fills the window until the next one
+  // elsewhere.
+  return fmt::format(R"(<img{} tabindex="0" src="{}" width="{}" height="{}" alt="{}"/>)",
                      small ? R"( class="small")" : "", png_data_uri(image), image.width,
                      image.height, escape(alt));
 }

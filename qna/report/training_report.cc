@@ -50,10 +50,13 @@ std::string sample_figure(const Sample& sample) {
   const std::string truth =
       sample.right ? ""
                    : fmt::format("<br/><span class=\"soft\">is {}</span>", escape(sample.truth));
+  const std::string name =
+      sample.name.empty() ? ""
+                          : fmt::format("<br/><span class=\"soft\">{}</span>", escape(sample.name));
   return fmt::format(
-      "<figure>{}<figcaption><span class=\"{}\">{} {}</span>{}{}</figcaption></figure>\n",
+      "<figure>{}<figcaption><span class=\"{}\">{} {}</span>{}{}{}</figcaption></figure>\n",
       image_tag(shrunk(sample.image, 224), sample.truth), sample.right ? "right" : "wrong", mark,
-      escape(sample.predicted), confidence, truth);
+      escape(sample.predicted), confidence, truth, name);
 }
 
 std::string sample_grid(const std::vector<Sample>& samples) {

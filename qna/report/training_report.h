@@ -19,6 +19,7 @@ struct Sample {
   std::string predicted;
   double confidence = 0;  // of the predicted class, 0 to 1; NaN is not shown
   bool right = false;
+  std::string name = {};  // of its file; empty: not shown
 };
 
 // Images under a heading.

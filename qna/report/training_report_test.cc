@@ -77,5 +77,13 @@ TEST(TrainingReport, Mistakes) {
   rejects({.attention = {{{}, "a"}}});
 }
 
+TEST(TrainingReport, SamplesHaveTheirFileNamesAndOpen) {
+  const std::string html =
+      to_html({.samples = {{image::make_image(2, 2, 3), "cat", "dog", 0.5, false, "a<b.jpg"}}});
+  EXPECT_NE(html.find("<span class=\"soft\">a&lt;b.jpg</span>"), std::string::npos);
+  EXPECT_NE(html.find("<img class=\"small\" tabindex=\"0\""), std::string::npos);
+  EXPECT_NE(html.find("figure img:focus { position: fixed"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace qna::report

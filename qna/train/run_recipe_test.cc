@@ -171,8 +171,11 @@ TEST_F(RunRecipe, TheReportIsThereBeforeTheEnd) {
     EXPECT_EQ(fs::exists(folder_.path("run/report.html")), info.epoch > 0);
   }};
   EXPECT_TRUE(run(recipe(), "run", false, watcher).finished);
-  EXPECT_TRUE(content_of(folder_.path("run/report.html")).find("not finished") ==
-              std::string::npos);
+  const std::string page = content_of(folder_.path("run/report.html"));
+  EXPECT_EQ(page.find("not finished"), std::string::npos);
+  for (const char* unit : {">dB<", ">pictures/s<", ">of numbers from 0 to 1<", ">epoch<"}) {
+    EXPECT_NE(page.find(unit), std::string::npos) << unit;
+  }
 }
 
 TEST_F(RunRecipe, Mistakes) {

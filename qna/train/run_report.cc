@@ -31,8 +31,17 @@ void add_point(Curve& curve, double x, double y) {
   curve.y.push_back(y);
 }
 
+// What a metric of any task is measured in.
+std::string unit_of(const std::string& metric) {
+  if (metric.starts_with("top") || metric.starts_with("AP") || metric.starts_with("AR")) return "%";
+  if (metric == "PSNR") return "dB";
+  if (metric == "L1" || metric == "MSE") return "of numbers from 0 to 1";
+  return metric == "SSIM" ? "1: the same" : "";
+}
+
 // The curves of the log. Losses share one chart, every other metric has its own.
-std::vector<report::Chart> charts_of(const std::vector<json>& lines, double steps_per_epoch) {
+std::vector<report::Chart> charts_of(const std::vector<json>& lines, double steps_per_epoch,
+                                     const std::string& loss_unit) {
   Curve step_loss{.name = "training, per step"};
   Curve train_loss{.name = "training, per epoch"};
   Curve val_loss{.name = "validation"};
@@ -59,17 +68,20 @@ std::vector<report::Chart> charts_of(const std::vector<json>& lines, double step
     }
   }
   std::vector<report::Chart> charts;
-  const auto add = [&](const std::string& title, std::vector<Curve> curves) {
+  const auto add = [&](const std::string& title, const std::string& unit,
+                       std::vector<Curve> curves) {
     charts.push_back(
-        {.title = title, .x_label = "epoch", .y_label = "", .curves = std::move(curves)});
+        {.title = title, .x_label = "epoch", .y_label = unit, .curves = std::move(curves)});
   };
   std::vector<Curve> scores;
   for (auto& [name, curve] : metrics) scores.push_back(std::move(curve));
-  for (const Curve& score : scores) add("Validation: " + score.name, {score});
-  add("Loss", {step_loss, train_loss, val_loss});
-  add("Learning rate", {rate});
-  add("Gradient norm", {norm});
-  add("Pictures per second", {speed});
+  for (const Curve& score : scores) {
+    add("Validation: " + score.name, unit_of(score.name), {score});
+  }
+  add("Loss", loss_unit, {step_loss, train_loss, val_loss});
+  add("Learning rate", "per step", {rate});
+  add("Gradient norm", "before clipping", {norm});
+  add("Pictures per second", "pictures/s", {speed});
   return charts;
 }
 
@@ -94,7 +106,8 @@ std::string write_run_report(const std::string& folder, const tasks::Task& task,
                                           ? fmt::format("{} of {}", state.epoch, recipe.epochs)
                                           : fmt::format("{}", state.epoch));
   page.charts =
-      charts_of(report::read_json_lines(RunLog::path(folder)), static_cast<double>(task.batches()));
+      charts_of(report::read_json_lines(RunLog::path(folder)), static_cast<double>(task.batches()),
+                recipe.task == "classification" ? "cross entropy, nats" : "loss");
   if (evaluated) {
     tasks::add_to_report(page, kinds::row_of_task(recipe.task).kind, task, at::get_num_threads());
   }

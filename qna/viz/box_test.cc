@@ -8,6 +8,19 @@
 namespace qna::viz {
 namespace {
 
+void draw_box(image::Image& image, Point top_left, Point bottom_right, Color color,
+              const std::string& label = "") {
+  const LabelledOutline box{top_left, bottom_right, color, label};
+  draw_boxes(image, {&box, 1});
+}
+
+int64_t count_of(const image::Image& image, Color color) {
+  int64_t count = 0;
+  for (int64_t y = 0; y < image.height; ++y)
+    for (int64_t x = 0; x < image.width; ++x) count += pixel(image, y, x) == color;
+  return count;
+}
+
 TEST(Box, OutlineIsDrawnAndTheInsideStays) {
   image::Image image = blank(40, 60, {10, 20, 30});
   const Color red = {255, 0, 0};
@@ -34,6 +47,24 @@ TEST(Box, MayReachBeyondTheImage) {
   EXPECT_EQ(pixel(image, 17, 3), (Color{9, 9, 9}));
   EXPECT_EQ(pixel(image, 19, 3), (Color{0, 0, 0}));
   draw_box(image, {-1e6, -1e6}, {-1e5, -1e5}, {9, 9, 9}, "outside");
+}
+
+TEST(Box, LabelsDoNotCoverEachOther) {
+  const Color colors[] = {{0, 0, 200}, {0, 90, 0}, {120, 0, 0}};
+  image::Image image = blank(80, 120, {200, 200, 200});
+  // Boxes at one place: each label would stand on the others.
+  std::vector<LabelledOutline> boxes;
+  for (const Color color : colors) boxes.push_back({{20, 30}, {60, 60}, color, "name"});
+  draw_boxes(image, boxes);
+  for (const Color color : colors) {
+    // Its ground, 28 x 14, without the letters.
+    EXPECT_GT(count_of(image, color), 200) << int{color[0]} << ", " << int{color[1]};
+  }
+  EXPECT_EQ(pixel(image, 17, 21), colors[2]);  // the last has its own place, above the box
+  // One at the right border is moved to where it can be read.
+  image = blank(60, 60, {200, 200, 200});
+  draw_box(image, {50, 30}, {59, 50}, colors[0], "long name");
+  EXPECT_EQ(pixel(image, 17, 3), colors[0]);
 }
 
 TEST(Box, CategoriesHaveColours) {

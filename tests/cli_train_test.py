@@ -340,7 +340,8 @@ class BadInput(Training):
         self.expect_bad_settings(("epoch=3", "unknown key 'epoch'"),
                                  ("model.config.base_dims=3", "base_dims"),
                                  ("augment.flips=1", "augment.flips"),
-                                 ("augmentation.flip=1", "augmentation"),
+                                 ("augmentation.flip=1", "augmentation", "did you mean 'augment'?",
+                                  "augment, data, loss, mix, model, optimizer, preprocess, schedule"),
                                  ("model.name=qna_vit_tinny", "qna_vit_tinny", "qna_vit_tiny"),
                                  ("task=classify", "task", "classify"))
 

@@ -54,7 +54,10 @@ std::string nearest(std::string_view typed, std::span<const std::string> words) 
   if (typed.size() > kLongest) return best;
   for (const std::string& word : words) {
     if (word.size() > kLongest || word == typed) continue;
-    const size_t steps = distance(typed, word);
+    // The beginning of a longer word counts as near, such as "augmentation" for "augment".
+    const size_t common = std::min(typed.size(), word.size());
+    const bool begins = common >= 4 && typed.substr(0, common) == word.substr(0, common);
+    const size_t steps = begins ? 1 : distance(typed, word);
     if (steps >= least || steps >= word.size()) continue;
     least = steps;
     best = word;

@@ -29,6 +29,7 @@ TEST(Text, NearestWord) {
   EXPECT_EQ(nearest("Model", words), "model");
   EXPECT_EQ(nearest("qna_vit_tinny", words), "qna_vit_tiny");
   EXPECT_EQ(nearest("vla", words), "val");
+  EXPECT_EQ(nearest("modelling", words), "model");
   EXPECT_EQ(nearest("weights", words), "");
   EXPECT_EQ(nearest("x", words), "");
   EXPECT_EQ(nearest("", words), "");

@@ -204,10 +204,19 @@ YoloDescription parse_yolo_description(std::string_view text, const std::string&
   YoloDescription out;
   Names names;
   bool in_names = false;
+  std::string open_list, open_where;  // of names, that goes on in the next line
   for_each_line(text, origin, [&](std::string_view line, int64_t number) {
     const std::string where = fmt::format("{}: line {}", origin, number);
     const std::string_view content = without_space(line);
     if (content.empty() || content[0] == '#' || content == "---") return;
+    if (!open_list.empty()) {
+      open_list += ' ';
+      open_list += content.substr(0, content.find(" #"));
+      if (content.find(open_list[0] == '[' ? ']' : '}') == content.npos) return;
+      names.add_inline(open_list, open_where);
+      open_list.clear();
+      return;
+    }
     const bool indented = line[0] == ' ' || line[0] == '\t';
     const bool item = content.starts_with("- ");
     if (in_names && (indented || item)) {
@@ -232,6 +241,11 @@ YoloDescription parse_yolo_description(std::string_view text, const std::string&
       if (in_names) return;
       check(value[0] == '[' || value[0] == '{', "{}: names must be a list, got {}", where,
             format::in_quotes(value));
+      if (value.find(value[0] == '[' ? ']' : '}') == value.npos) {
+        open_list = value.substr(0, value.find(" #"));
+        open_where = where;
+        return;
+      }
       names.add_inline(value, where);
     } else if (key == "path") {
       out.path = scalar(value);
@@ -241,6 +255,7 @@ YoloDescription parse_yolo_description(std::string_view text, const std::string&
       out.val = scalar(value);
     }
   });
+  if (!open_list.empty()) names.add_inline(open_list, open_where);
   out.names = names.list(origin);
   check(!out.names.empty(), "{}: there are no names of classes in it (names: [...])", origin);
   return out;

@@ -68,6 +68,8 @@ TEST(Yolo, DescriptionsAsToolsWriteThem) {
   EXPECT_EQ(ultralytics.names, (Names{"person", "traffic light", "x: y"}));
   EXPECT_EQ(ultralytics.path, "datasets/coco8");
   EXPECT_EQ(parse_yolo_description("names:\n- a\n- b # c\nnc: 2\n", "d").names, (Names{"a", "b"}));
+  EXPECT_EQ(parse_yolo_description("names: ['a', # one\n  'b',\n  c]\nnc: 3\n", "d").names,
+            (Names{"a", "b", "c"}));
   EXPECT_EQ(parse_yolo_description("names: {0: a, 1: \"b, c\"}", "d").names, (Names{"a", "b, c"}));
 }
 

@@ -11,6 +11,7 @@
 #include "qna/coco/annotations.h"
 #include "qna/coco/results.h"
 #include "qna/coco/voc.h"
+#include "qna/coco/yolo.h"
 #include "qna/config/auto_encoder.h"
 #include "qna/config/detr.h"
 #include "qna/config/preprocess.h"
@@ -109,6 +110,15 @@ void read_results(const std::string& bytes) {
 
 void read_voc(const std::string& bytes) { coco::parse_voc(bytes, kOrigin); }
 
+// Labels, or a description.
+void read_yolo(const std::string& bytes) {
+  if (bytes.find("names") == std::string::npos) {
+    coco::parse_yolo(bytes, kOrigin);
+  } else {
+    coco::parse_yolo_description(bytes, kOrigin);
+  }
+}
+
 void read_image(const std::string& bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   image::ReadOptions options;
@@ -146,9 +156,11 @@ std::span<const Target> targets() {
       {"coco", "COCO annotations", &read_coco, 100},
       {"results", "COCO results", &read_results, 100},
       {"voc", "VOC annotations", &read_voc, 100},
+      {"yolo", "YOLO's labels and descriptions", &read_yolo, 100},
       {"toml", "configurations and recipes in TOML", &read_toml, 100},
       {"jpeg", "JPEG pictures", &read_image, 100},
       {"png", "PNG pictures", &read_image, 100},
+      {"webp", "WebP pictures", &read_image, 100},
       {"idx", "idx files", &read_idx, 20},
       {"tar", "tar files", &read_tar, 20},
   };

@@ -28,6 +28,7 @@ using image::Image;
 
 struct AttendArguments {
   std::string file;  // weights
+  std::string weight_type;
   std::vector<std::string> images;
   std::string out;
   std::vector<std::string> layers;  // empty: typical ones
@@ -125,7 +126,7 @@ std::vector<std::string> choose_layers(const engine::Model& model, const AttendA
 }
 
 void run_attend(const AttendArguments& a) {
-  const engine::Model model = engine::Model::open(a.file);
+  const engine::Model model = engine::Model::open(a.file, model_options(a.weight_type));
   const config::Preprocess& preprocess = model.info().preprocess;
   const InputSize size = input_size(a.size, model.classifier());
   const predict::AttentionOptions options{.layers = choose_layers(model, a),
@@ -211,6 +212,7 @@ void add_attend(Command program) {
   verb.option("--threads", a->threads,
               "Threads that compute, and that read pictures [one per core]")
       .range(1, 1024);
+  add_weight_type(verb, a->weight_type);
   verb.footer(
       "For every picture and layer a PNG sheet shows each head's attention, summed over the "
       "windows\n"

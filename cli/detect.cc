@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/image_loop.h"
+#include "cli/model_argument.h"
 #include "cli/output_folder.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
@@ -29,6 +30,7 @@ namespace fs = std::filesystem;
 
 struct DetectArguments {
   std::string file;
+  std::string weight_type;
   std::vector<std::string> images;
   std::string out;          // empty: no images
   std::string json;         // empty: no file
@@ -98,7 +100,7 @@ class Detector {
   Detector(const DetectArguments& a, const std::vector<std::string>& paths)
       : arguments_(a),
         ids_(paths, a.annotations),
-        model_(engine::Model::open(a.file)),
+        model_(engine::Model::open(a.file, model_options(a.weight_type))),
         preprocess_(model_.info().preprocess),
         context_(a.threads) {
     model_.detector();  // or else it says what the file holds
@@ -226,6 +228,7 @@ void add_detect(Command program) {
   verb.option("--threads", a->threads,
               "Threads that compute, and that read pictures [one per core]")
       .range(1, 1024);
+  add_weight_type(verb, a->weight_type);
   verb.footer(
       "A picture that cannot be read is reported and does not stop the rest; the exit status then\n"
       "is 1. For `qna coco-eval`, write all detections: --threshold 0.\n\n"

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/model_argument.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
@@ -17,12 +18,13 @@ namespace {
 struct EvalArguments {
   std::string file;
   std::string split;
+  std::string weight_type;
   kinds::EvaluateOptions options;
   bool as_json = false;
 };
 
 kinds::Measured measure(const EvalArguments& a) {
-  const engine::Model model = engine::Model::open(a.file);
+  const engine::Model model = engine::Model::open(a.file, model_options(a.weight_type));
   std::unique_ptr<Progress> progress;
   const kinds::EvaluateWatcher watcher{
       .images =
@@ -120,6 +122,7 @@ void add_eval(Command program) {
       .range(int64_t{1}, int64_t{1} << 40);
   verb.flag("--skip-broken", o.skip_broken, "Leave out pictures that cannot be read");
   verb.flag("--json", a->as_json, "One JSON object");
+  add_weight_type(verb, a->weight_type);
   verb.footer(
       "Resizing, cropping and normalisation are those kept in the weights file. Classes are found\n"
       "by their names; DATA may have some of the model's only.\n\n"

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "cli/image_loop.h"
+#include "cli/model_argument.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
 #include "qna/base/text.h"
@@ -19,6 +20,7 @@ constexpr auto kReplaceBadText = nlohmann::json::error_handler_t::replace;
 
 struct FeaturesArguments {
   std::string file;
+  std::string weight_type;
   std::vector<std::string> images;
   std::string out;
   bool map = false;
@@ -61,7 +63,7 @@ class Collected {
 };
 
 void run_features(const FeaturesArguments& a) {
-  const engine::Model model = engine::Model::open(a.file);
+  const engine::Model model = engine::Model::open(a.file, model_options(a.weight_type));
   model.classifier();  // or else it says what the file holds
   const std::vector<std::string> paths = find_pictures(a.images, /*standard_input=*/true);
   engine::Context context(a.batches.threads);
@@ -96,6 +98,7 @@ void add_features(Command program) {
   verb.option("--threads", a->batches.threads,
               "Threads that compute, and that read pictures [one per core]")
       .range(1, 1024);
+  add_weight_type(verb, a->weight_type);
   verb.footer(
       "The file holds one tensor, 'features': [pictures, features], or [pictures, height, width,\n"
       "features] with --map. Its metadata entry 'images' lists the pictures in that order.\n\n"

@@ -15,6 +15,7 @@ namespace {
 
 struct InfoArguments {
   std::string model;
+  std::string weight_type;
   std::string size;
   bool toml = false;
 };
@@ -98,7 +99,9 @@ void run_info(const InfoArguments& a) {
     fmt::print("{}\n", line);
   fmt::print("\n");
   print_costs(config::layer_costs(network.config, size[0], size[1]));
-  print_memory(network.has_weights ? engine::Model::open(a.model) : random_model(network.config),
+  const engine::ModelOptions options = model_options(a.weight_type);
+  print_memory(network.has_weights ? engine::Model::open(a.model, options)
+                                   : random_model(network.config, options),
                size);
   if (network.has_weights) print_file_info(network.info);
 }
@@ -117,6 +120,7 @@ void add_info(Command program) {
               "Image side, or HEIGHTxWIDTH [the model's or file's own; detectors:\n800x1066, "
               "auto-encoders: 64]");
   verb.flag("--toml", a->toml, "Print the configuration instead, as a file to start from");
+  add_weight_type(verb, a->weight_type);
   verb.footer(
       "FLOPs: 2 per multiply-add of products, attention and window sums, and element-wise work.\n\n"
       "Examples:\n"

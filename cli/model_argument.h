@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "qna/engine/model_file.h"
+#include "cli/command.h"
+#include "qna/engine/model.h"
 
 namespace qna::cli {
 
@@ -44,6 +45,10 @@ std::vector<std::string> read_labels(const std::string& path);
 // "float32", "float16", "bfloat16"
 std::vector<std::string> dtype_names();
 format::DType dtype_of(const std::string& name);
+
+// --weight-type of the verbs that run a network, and what it says.
+void add_weight_type(Command& verb, std::string& weight_type);
+engine::ModelOptions model_options(const std::string& weight_type);
 
 // "224" or "224x320": height and width.
 std::array<int64_t, 2> parse_size(const std::string& text, const char* option);

@@ -18,6 +18,7 @@ using nlohmann::json;
 
 struct PredictArguments {
   std::string file;  // weights
+  std::string weight_type;
   std::vector<std::string> images;
   int64_t top = 5;
   bool as_json = false;
@@ -51,7 +52,7 @@ void print_json(const std::string& path, const Answer& answer,
 }
 
 void run_predict(const PredictArguments& a) {
-  const engine::Model model = engine::Model::open(a.file);
+  const engine::Model model = engine::Model::open(a.file, model_options(a.weight_type));
   predict::check_has_classes(model);
   const std::vector<std::string> paths = find_pictures(a.images, /*standard_input=*/true);
   engine::Context context(a.batches.threads);
@@ -89,6 +90,7 @@ void add_predict(Command program) {
   verb.option("--threads", a->batches.threads,
               "Threads that compute, and that read pictures [one per core]")
       .range(1, 1024);
+  add_weight_type(verb, a->weight_type);
   verb.footer(
       "Resizing, cropping and normalisation are those kept in the weights file. A picture that\n"
       "cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"

@@ -6,6 +6,7 @@
 namespace qna::cli {
 
 // With small random numbers. For what a network costs to run, which its configuration decides.
-engine::Model random_model(const config::NetworkConfig& config);
+engine::Model random_model(const config::NetworkConfig& config,
+                           const engine::ModelOptions& options = {});
 
 }  // namespace qna::cli

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/image_loop.h"
+#include "cli/model_argument.h"
 #include "cli/output_folder.h"
 #include "cli/verbs.h"
 #include "qna/base/error.h"
@@ -18,13 +19,14 @@ namespace {
 
 struct ReconstructArguments {
   std::string file;
+  std::string weight_type;
   std::vector<std::string> images;
   std::string out;
   int threads = 0;  // 0: one per core
 };
 
 void run_reconstruct(const ReconstructArguments& a) {
-  const engine::Model model = engine::Model::open(a.file);
+  const engine::Model model = engine::Model::open(a.file, model_options(a.weight_type));
   model.auto_encoder();  // or else it says what the file holds
   const config::Preprocess& preprocess = model.info().preprocess;
   const std::vector<std::string> paths = find_pictures(a.images);
@@ -63,6 +65,7 @@ void add_reconstruct(Command program) {
   verb.option("--threads", a->threads,
               "Threads that compute, and that read pictures [one per core]")
       .range(1, 1024);
+  add_weight_type(verb, a->weight_type);
   verb.footer(
       "Each PNG file shows the original, as the network saw it, and the reconstruction. A picture\n"
       "that cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"

@@ -5,6 +5,7 @@ Run by CTest with the path of the program and of the folder tests/; standard lib
 
 import json
 import os
+import re
 import shutil
 import sys
 import unittest
@@ -59,6 +60,13 @@ class Info(WithModel):
     def test_by_name_and_size(self):
         done = self.succeed("info", "qna_vit_pico", "--size", "48x30")
         self.expect_words(done.stdout, "24x15", "= stage 4", "memory:")
+
+    def test_weights_kept_as_bfloat16(self):
+        def megabytes(*flags):
+            text = self.succeed("info", "qna_vit_pico", *flags).stdout
+            return float(re.search(r"packed weights ([0-9.]+) MB", text).group(1))
+
+        self.assertLess(megabytes("--weight-type", "bfloat16"), 0.6 * megabytes())
 
     def test_file(self):
         self.assertIn("labels: 10, thing 0 ... thing 9", self.succeed("info", self.weights).stdout)
@@ -125,6 +133,17 @@ class Predict(WithModel):
             self.assertEqual(probabilities, sorted(probabilities, reverse=True))
             self.assertLessEqual(sum(probabilities), 1.0001)
 
+    def test_weights_kept_as_bfloat16(self):
+        def probabilities(*flags):
+            lines = self.succeed("predict", self.weights, self.images, "--json", *flags).stdout.splitlines()
+            return [{row["class"]: row["probability"] for row in json.loads(line)["predictions"]} for line in lines]
+
+        expected, got = probabilities("--top", "10"), probabilities("--top", "10", "--weight-type", "bfloat16")
+        self.assertEqual(probabilities("--top", "10", "--weight-type", "float32"), expected)
+        self.assertNotEqual(got, expected)
+        for one, other in zip(expected, got, strict=True):
+            self.assertLess(max(abs(one[label] - other[label]) for label in range(10)), 0.01)
+
     def test_broken_image_does_not_stop_the_rest(self):
         whole = read_bytes(f"{TESTS}/images/rgb.jpg")
         broken = write_bytes(self.path("broken.jpg"), whole[:len(whole) // 2])
@@ -137,6 +156,8 @@ class Predict(WithModel):
         self.expect_failure(run("predict", self.weights, "/none/x.jpg"), "/none/x.jpg")
         self.expect_failure(run("predict", self.labels, self.images), "labels.txt")
         self.expect_failure(run("predict", self.weights, self.images, "--top", "0"), "--top")
+        self.expect_failure(run("predict", self.weights, self.images, "--weight-type", "int8"), "--weight-type",
+                            "int8")
         os.mkdir(self.path("empty"))
         self.expect_failure(run("predict", self.weights, self.path("empty")), "empty")
 

@@ -9,14 +9,17 @@ import subprocess
 import sys
 
 # The functions, and those that each instruction set must have: so that a rename cannot empty the test.
-FUNCTIONS = re.compile(r"(N_\w+)::(GemmTile<(?:6, [24]|5, 5), false>|OuterTile<[24]>|AggregateNeighbours<[24], 4, [^>]*>)")
+FUNCTIONS = re.compile(r"(N_\w+)::(GemmTile<(?:6, [24]|5, 5), false, [^>]*>|OuterTile<[24]>|AggregateNeighbours<[24], 4, [^>]*>)")
 ENTRY = re.compile(r"^([0-9a-f]+) <(.*)>:$")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
 VECTOR = re.compile(r"%[xyz]mm\d+")
 FAMILIES = {
-    "N_SSE4": ["GemmTile<6, 2", "OuterTile<2>", "AggregateNeighbours<2, 4, .*StoredWeights"],
-    "N_AVX2": ["GemmTile<6, 2", "OuterTile<2>", "AggregateNeighbours<2, 4, .*StoredWeights"],
-    "N_AVX3": ["GemmTile<6, 4", "GemmTile<5, 5", "OuterTile<4>", "AggregateNeighbours<4, 4, .*StoredWeights",
+    "N_SSE4": ["GemmTile<6, 2, false, float", "GemmTile<6, 2, false, .*BFloat16", "OuterTile<2>",
+               "AggregateNeighbours<2, 4, .*StoredWeights"],
+    "N_AVX2": ["GemmTile<6, 2, false, float", "GemmTile<6, 2, false, .*BFloat16", "OuterTile<2>",
+               "AggregateNeighbours<2, 4, .*StoredWeights"],
+    "N_AVX3": ["GemmTile<6, 4, false, float", "GemmTile<5, 5, false, float", "GemmTile<6, 4, false, .*BFloat16",
+               "GemmTile<5, 5, false, .*BFloat16", "OuterTile<4>", "AggregateNeighbours<4, 4, .*StoredWeights",
                "AggregateNeighbours<4, 4, .*FoldedWeights<4, 1>"],
 }
 STACK = re.compile(r"\(%rsp[,)]")

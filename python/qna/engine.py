@@ -62,6 +62,7 @@ class Box(NamedTuple):
 # ---- the C interface ----
 
 _KINDS = ("classifier", "detector", "auto-encoder")  # in the order of qna_kind
+_WEIGHT_TYPES = ("float32", "bfloat16")  # in the order of qna_weight_type
 _ERROR_MODEL, _ERROR_IMAGE, _ERROR_MEMORY = 2, 3, 5  # of qna_status
 
 
@@ -118,8 +119,8 @@ def _library() -> ctypes.CDLL:
         function.argtypes, function.restype = arguments, result
 
     declare("last_error", [], ctypes.c_char_p)
-    declare("open", [ctypes.c_char_p, ctypes.POINTER(_MODEL)])
-    declare("open_memory", [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(_MODEL)])
+    declare("open_as", [ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_MODEL)])
+    declare("open_memory_as", [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.POINTER(_MODEL)])
     declare("close", [_MODEL], None)
     declare("set_threads", [_MODEL, ctypes.c_int])
     declare("describe", [_MODEL, ctypes.POINTER(_Description)])
@@ -175,15 +176,18 @@ def _default_weights() -> pathlib.Path:
     return path
 
 
-def _open_handle(weights: Weights | None) -> _Handle:
+def _open_handle(weights: Weights | None, weight_type: str) -> _Handle:
     library = _library()
+    if weight_type not in _WEIGHT_TYPES:
+        raise Error(f"weight_type must be one of {', '.join(_WEIGHT_TYPES)}, got {weight_type!r}")
+    kept_as = _WEIGHT_TYPES.index(weight_type)
     weights = _default_weights() if weights is None else weights
     pointer = ctypes.c_void_p()
     if isinstance(weights, (str, os.PathLike)):
-        _check(library.qna_open(_encoded_path("weights", weights), ctypes.byref(pointer)))
+        _check(library.qna_open_as(_encoded_path("weights", weights), kept_as, ctypes.byref(pointer)))
     else:
         data = _bytes_of(weights)
-        _check(library.qna_open_memory(data, len(data), ctypes.byref(pointer)))
+        _check(library.qna_open_memory_as(data, len(data), kept_as, ctypes.byref(pointer)))
     return _Handle(library, pointer)
 
 
@@ -312,9 +316,9 @@ class Model:
     or [H, W], or a Pillow image. A list of images gives the list of their answers.
     """
 
-    def __init__(self, weights: Weights | None = None):
-        """weights: as for `open`."""
-        self._handle: _Handle | None = _open_handle(weights)
+    def __init__(self, weights: Weights | None = None, weight_type: str = "float32"):
+        """As for `open`."""
+        self._handle: _Handle | None = _open_handle(weights, weight_type)
         self._threads = 0
         self._read_description(_library(), self._handle.pointer)
 
@@ -468,10 +472,12 @@ class Model:
         return self._labels[index] if index < len(self._labels) else f"class {index}"
 
 
-def open(weights: Weights | None = None) -> Model:
+def open(weights: Weights | None = None, weight_type: str = "float32") -> Model:
     """Opens a weights file of any kind the program writes, without PyTorch.
 
     weights: its path or its bytes; a network of `create_model` or `load`, whose weights as they are now are taken;
     None: the small classifier of ten things that comes with the package.
+    weight_type: how the weights are kept in memory, "float32" or "bfloat16", which takes half of it and
+    rounds them to 8 bits of precision.
     """
-    return Model(weights)
+    return Model(weights, weight_type)

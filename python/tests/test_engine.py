@@ -129,6 +129,21 @@ def test_logits(model):
         assert str(problem.value) == message + words
 
 
+def test_weights_kept_as_bfloat16(model):
+    line = json.loads(run_program("predict", WEIGHTS, IMAGE, "--json", "--weight-type", "bfloat16"))
+    expected = [(p["label"], p["probability"], p["class"]) for p in line["predictions"]]
+    for weights in (WEIGHTS, WEIGHTS.read_bytes()):
+        assert [tuple(p) for p in qna.open(weights, weight_type="bfloat16").predict(IMAGE)] == expected
+    assert [tuple(p) for p in model.predict(IMAGE)] != expected
+    assert qna.open(WEIGHTS, weight_type="float32").predict(IMAGE) == model.predict(IMAGE)
+
+
+@pytest.mark.parametrize("weight_type", ["float16", "", None, 1])
+def test_wrong_weight_type(weight_type):
+    with pytest.raises(qna.Error, match=f"weight_type must be one of float32, bfloat16, got {weight_type!r}"):
+        qna.open(WEIGHTS, weight_type=weight_type)
+
+
 def test_features_are_the_programs(model, tmp_path):
     images = [IMAGES / "rgb8.png", IMAGES / "420.jpg"]
     run_program("features", WEIGHTS, *images, "-o", tmp_path / "features.safetensors")

@@ -93,6 +93,13 @@ void check_side(int64_t side, const char* name) {
                  kLargestSide, side);
 }
 
+qna::engine::ModelOptions options_of(int weight_type) {
+  check_argument(weight_type == QNA_FLOAT32 || weight_type == QNA_BFLOAT16,
+                 "weight_type must be QNA_FLOAT32 (0) or QNA_BFLOAT16 (1), got {}", weight_type);
+  return {.weight_type = weight_type == QNA_BFLOAT16 ? qna::engine::WeightType::kBFloat16
+                                                     : qna::engine::WeightType::kFloat32};
+}
+
 // ---- images, from wherever they come, in the model's channels ----
 
 qna::image::ReadOptions read_options(const qna_model& model) {
@@ -231,20 +238,29 @@ const char* qna_last_error(void) { return last_error; }
 const char* qna_version(void) { return qna::version(); }
 
 qna_status qna_open(const char* path, qna_model** model) {
-  return guarded(QNA_ERROR_MODEL, [&] {
-    check_pointer(path, "path");
-    check_pointer(model, "model");
-    *model = new qna_model(qna::engine::Model::open(path));
-  });
+  return qna_open_as(path, QNA_FLOAT32, model);
 }
 
 qna_status qna_open_memory(const void* bytes, size_t size, qna_model** model) {
+  return qna_open_memory_as(bytes, size, QNA_FLOAT32, model);
+}
+
+qna_status qna_open_as(const char* path, int weight_type, qna_model** model) {
+  return guarded(QNA_ERROR_MODEL, [&] {
+    check_pointer(path, "path");
+    check_pointer(model, "model");
+    *model = new qna_model(qna::engine::Model::open(path, options_of(weight_type)));
+  });
+}
+
+qna_status qna_open_memory_as(const void* bytes, size_t size, int weight_type, qna_model** model) {
   return guarded(QNA_ERROR_MODEL, [&] {
     check_pointer(bytes, "bytes");
     check_pointer(model, "model");
+    const qna::engine::ModelOptions options = options_of(weight_type);
     auto copy = std::make_shared<const std::string>(static_cast<const char*>(bytes), size);
     const auto file = qna::engine::ModelFile::parse(std::move(copy), "weights in memory");
-    *model = new qna_model(qna::engine::Model(file));
+    *model = new qna_model(qna::engine::Model(file, options));
   });
 }
 

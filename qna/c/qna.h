@@ -48,6 +48,13 @@ typedef enum qna_kind { QNA_CLASSIFIER = 0, QNA_DETECTOR = 1, QNA_AUTO_ENCODER =
 qna_status qna_open(const char* path, qna_model** model);
 qna_status qna_open_memory(const void* bytes, size_t size, qna_model** model);
 
+/* How the weights are kept in memory. QNA_BFLOAT16 takes half of it and rounds them to 8 bits of
+ * precision; arithmetic stays in 32 bits. docs/engine.md says what that costs. qna_open and
+ * qna_open_memory keep them as QNA_FLOAT32. weight_type: one of these. */
+typedef enum qna_weight_type { QNA_FLOAT32 = 0, QNA_BFLOAT16 = 1 } qna_weight_type;
+qna_status qna_open_as(const char* path, int weight_type, qna_model** model);
+qna_status qna_open_memory_as(const void* bytes, size_t size, int weight_type, qna_model** model);
+
 /* Gives everything back. No other thread may be using the model. NULL is allowed. */
 void qna_close(qna_model* model);
 

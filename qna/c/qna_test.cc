@@ -139,6 +139,24 @@ TEST(C, SameAnswerFromFileMemoryAndPixels) {
   }
 }
 
+// The answers move, but not far.
+TEST(C, WeightsKeptAsBFloat16) {
+  const Model plain;
+  const auto expected = top(plain, kImage);
+  const std::string bytes = testing::content_of(QNA_WEIGHTS);
+  qna_model *file = nullptr, *memory = nullptr, *wide = nullptr;
+  ASSERT_EQ(qna_open_as(QNA_WEIGHTS, QNA_BFLOAT16, &file), QNA_OK) << qna_last_error();
+  ASSERT_EQ(qna_open_memory_as(bytes.data(), bytes.size(), QNA_BFLOAT16, &memory), QNA_OK);
+  ASSERT_EQ(qna_open_as(QNA_WEIGHTS, QNA_FLOAT32, &wide), QNA_OK);
+  EXPECT_EQ(top(wide, kImage), expected);
+  const auto got = top(file, kImage);
+  EXPECT_EQ(top(memory, kImage), got);
+  EXPECT_NE(got, expected);
+  EXPECT_EQ(got[0].first, expected[0].first);
+  EXPECT_NEAR(got[0].second, expected[0].second, 0.05);
+  for (qna_model* model : {file, memory, wide}) qna_close(model);
+}
+
 TEST(C, NoMoreClassesThanThereAre) {
   engine::ModelInfo info;
   info.preprocess.mean = info.preprocess.std = {0.5f};
@@ -262,6 +280,8 @@ TEST(C, WrongArguments) {
   expect(qna_open("/nowhere.safetensors", &other), QNA_ERROR_MODEL, "/nowhere.safetensors");
   expect(qna_open(kImage.c_str(), &other), QNA_ERROR_MODEL, "rgb8.png");
   expect(qna_open_memory(text, sizeof(text), &other), QNA_ERROR_MODEL, "in memory");
+  expect(qna_open_as(QNA_WEIGHTS, 2, &other), QNA_ERROR_ARGUMENT,
+         "weight_type must be QNA_FLOAT32 (0) or QNA_BFLOAT16 (1), got 2");
   EXPECT_EQ(other, nullptr);
   expect(qna_predict_file(nullptr, kImage.c_str(), 1, best, &count), QNA_ERROR_ARGUMENT, "model");
   expect(qna_predict_file(model, nullptr, 1, best, &count), QNA_ERROR_ARGUMENT, "path");

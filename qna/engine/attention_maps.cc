@@ -23,7 +23,8 @@ class WindowSoftmax {
       for (int64_t s = 0; s < columns_; ++s) {
         matrix.weight[s * x.features + c] = tables.score_weight[c * columns_ + s];
       }
-    dense(x.data, x.rows(), matrix.pack(), scores_.data(), worker, {.norm = tables.norm});
+    dense(x.data, x.rows(), matrix.pack(kernels::WeightType::kFloat32), scores_.data(), worker,
+          {.norm = tables.norm});
   }
 
   const WindowShape& shape() const { return shape_; }

@@ -35,18 +35,18 @@ class AutoEncoder::ConvLayer final : public Layer {
         norm_(tensors.in("norm"), config::kTorchNormEpsilon) {
     const Floats weight = tensors.in("conv").get("weight");
     if (kind == Kind::kTransposed) {
-      make_phases(weight, in, out);
+      make_phases(weight, in, out, tensors.weight_type());
       return;
     }
     const int64_t stride = kind == Kind::kStride ? c.factor : 1;
-    convolutions_.push_back(
-        {.shape = {.kernel_h = c.kernel_size,
-                   .kernel_w = c.kernel_size,
-                   .stride_h = stride,
-                   .stride_w = stride,
-                   .pad_top = c.kernel_size / 2,
-                   .pad_left = c.kernel_size / 2},
-         .weights = window_matrix(weight, out, in, c.kernel_size, c.kernel_size).pack()});
+    convolutions_.push_back({.shape = {.kernel_h = c.kernel_size,
+                                       .kernel_w = c.kernel_size,
+                                       .stride_h = stride,
+                                       .stride_w = stride,
+                                       .pad_top = c.kernel_size / 2,
+                                       .pad_left = c.kernel_size / 2},
+                             .weights = window_matrix(weight, out, in, c.kernel_size, c.kernel_size)
+                                            .pack(tensors.weight_type())});
   }
 
   Map out(const Map& x) const override {
@@ -102,7 +102,7 @@ class AutoEncoder::ConvLayer final : public Layer {
 
   size_t bytes() const override {
     size_t sum = 0;
-    for (const Convolution& c : convolutions_) sum += bytes_of(c.weights);
+    for (const Convolution& c : convolutions_) sum += c.weights.bytes();
     return sum;
   }
 
@@ -110,7 +110,7 @@ class AutoEncoder::ConvLayer final : public Layer {
   // A transposed convolution whose window is twice its factor f: output pixel f j + a has two taps
   // along each axis, k = (a + padding) mod f at input j + (a + padding) div f, and k + f one before
   // that. So each of the f x f phases is a convolution of 2 x 2.
-  void make_phases(const Floats& weight, int64_t in, int64_t out) {
+  void make_phases(const Floats& weight, int64_t in, int64_t out, kernels::WeightType type) {
     const config::TransposedWindow window(factor_);
     for (int64_t a = 0; a < factor_; ++a)
       for (int64_t b = 0; b < factor_; ++b) {
@@ -130,7 +130,7 @@ class AutoEncoder::ConvLayer final : public Layer {
                                            .kernel_w = 2,
                                            .pad_top = 1 - at[0] / factor_,
                                            .pad_left = 1 - at[1] / factor_},
-                                 .weights = matrix.pack()});
+                                 .weights = matrix.pack(type)});
       }
   }
 
@@ -192,8 +192,8 @@ class AutoEncoder::QnAResample final : public Layer {
 };
 
 AutoEncoder::AutoEncoder(const Tensors& tensors, const config::AutoEncoderConfig& c) : config_(c) {
-  stem_ = linear(tensors.in("stem"), c.widths.front(), c.channels).pack();
-  head_ = linear(tensors.in("head"), c.channels, c.widths.front()).pack();
+  stem_ = linear(tensors.in("stem"), c.widths.front(), c.channels).pack(tensors.weight_type());
+  head_ = linear(tensors.in("head"), c.channels, c.widths.front()).pack(tensors.weight_type());
   const size_t layers = c.widths.size() - 1;
   const auto add_layer = [&](auto& list, const char* part, size_t number, bool qna,
                              const config::QnAOptions& options, ConvLayer::Kind kind, int64_t in,
@@ -225,7 +225,7 @@ AutoEncoder::AutoEncoder(const Tensors& tensors, const config::AutoEncoderConfig
 }
 
 size_t AutoEncoder::bytes() const {
-  size_t sum = bytes_of(stem_) + bytes_of(head_);
+  size_t sum = stem_.bytes() + head_.bytes();
   for (const auto* list : {&encoder_, &decoder_})
     for (const auto& layer : *list) sum += layer->bytes();
   return sum;

@@ -26,20 +26,23 @@ Block::Block(const Tensors& tensors, const config::BlockOptions& o)
     // The pooled map has its size already.
     const std::array<int64_t, 2> one = {1, 1};
     skip_ = strided_product(linear(tensors.in("skip"), shape_.features, shape_.in_features, false),
-                            average_pool_skip_ ? one : shape_.stride);
+                            tensors.weight_type(), average_pool_skip_ ? one : shape_.stride);
   }
-  expand_ = linear(tensors.in("mlp.fc1"), shape_.hidden, shape_.features).fold_norm(norm2).pack();
-  contract_ =
-      linear(tensors.in("mlp.fc2"), shape_.features, shape_.hidden).scale_rows(scale2).pack();
+  expand_ = linear(tensors.in("mlp.fc1"), shape_.hidden, shape_.features)
+                .fold_norm(norm2)
+                .pack(tensors.weight_type());
+  contract_ = linear(tensors.in("mlp.fc2"), shape_.features, shape_.hidden)
+                  .scale_rows(scale2)
+                  .pack(tensors.weight_type());
   mlp_ = {&expand_, &contract_, o.activation, norm2.kernel()};
 }
 
 size_t Block::bytes() const {
-  size_t sum = bytes_of(expand_) + bytes_of(contract_);
+  size_t sum = expand_.bytes() + contract_.bytes();
   if (qna_) sum += qna_->bytes();
   if (attention_) sum += attention_->bytes();
   if (mixer_) sum += mixer_->bytes();
-  if (skip_) sum += bytes_of(skip_->weights);
+  if (skip_) sum += skip_->weights.bytes();
   return sum;
 }
 

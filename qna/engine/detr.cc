@@ -40,7 +40,7 @@ Detr::Detr(const Tensors& tensors, const config::DetrConfig& c) : config_(c) {
   }
   Matrix project = linear(tensors.in("input_proj"), c.hidden, c.backbone_features());
   if (backbone_norm_) project.fold_norm(*backbone_norm_);
-  input_proj_ = project.pack();
+  input_proj_ = project.pack(tensors.weight_type());
   const config::TransformerOptions options = config::transformer_options(c);
   encoder_ = std::make_unique<Encoder>(tensors.in("transformer.encoder"), options);
   decoder_ = std::make_unique<Decoder>(tensors.in("transformer.decoder"), options);
@@ -49,18 +49,18 @@ Detr::Detr(const Tensors& tensors, const config::DetrConfig& c) : config_(c) {
     row_embed_ = tensors.in("backbone.1.row_embed").get("weight");
     col_embed_ = tensors.in("backbone.1.col_embed").get("weight");
   }
-  class_embed_ = linear(tensors.in("class_embed"), c.classes + 1, c.hidden).pack();
+  class_embed_ =
+      linear(tensors.in("class_embed"), c.classes + 1, c.hidden).pack(tensors.weight_type());
   for (size_t i = 0; i < 3; ++i) {
-    box_layers_.push_back(
-        linear(tensors.in("bbox_embed.layers", i), i < 2 ? c.hidden : 4, c.hidden).pack());
+    box_layers_.push_back(linear(tensors.in("bbox_embed.layers", i), i < 2 ? c.hidden : 4, c.hidden)
+                              .pack(tensors.weight_type()));
   }
 }
 
 size_t Detr::bytes() const {
   size_t sum = resnet_ ? resnet_->bytes() : qna_vit_->bytes();
-  for (const auto& layer : box_layers_) sum += bytes_of(layer);
-  return sum + bytes_of(input_proj_) + bytes_of(class_embed_) + encoder_->bytes() +
-         decoder_->bytes();
+  for (const auto& layer : box_layers_) sum += layer.bytes();
+  return sum + input_proj_.bytes() + class_embed_.bytes() + encoder_->bytes() + decoder_->bytes();
 }
 
 Map Detr::last_map(const ImageBatch& images) const {

@@ -70,14 +70,15 @@ Matrix& Matrix::fold_batch_norm(const Tensors& norm) {
   return *this;
 }
 
-kernels::PackedWeights Matrix::pack() const {
+kernels::PackedWeights Matrix::pack(kernels::WeightType type) const {
   ThreadRuntime runtime;
   return kernels::pack_matrix({.inner = in,
                                .columns = out,
                                .weight = weight.data(),
                                .inner_stride = 1,
                                .column_stride = in,
-                               .bias = bias.empty() ? nullptr : bias.data()},
+                               .bias = bias.empty() ? nullptr : bias.data(),
+                               .type = type},
                               runtime);
 }
 
@@ -123,10 +124,10 @@ void Convolution::run(const Map& x, const Map& y, Worker& worker, const float* r
                        worker.runtime);
 }
 
-Convolution strided_product(const Matrix& matrix, std::array<int64_t, 2> stride,
-                            kernels::Norm norm) {
+Convolution strided_product(const Matrix& matrix, kernels::WeightType type,
+                            std::array<int64_t, 2> stride, kernels::Norm norm) {
   return {.shape = {.stride_h = stride[0], .stride_w = stride[1]},
-          .weights = matrix.pack(),
+          .weights = matrix.pack(type),
           .norm = norm};
 }
 
@@ -140,10 +141,6 @@ void dense(const float* x, int64_t rows, const kernels::PackedWeights& weights, 
                   .residual = options.residual,
                   .y = y},
                  worker.runtime);
-}
-
-size_t bytes_of(const kernels::PackedWeights& weights) {
-  return static_cast<size_t>(weights.inner + 1) * weights.columns * sizeof(float);
 }
 
 }  // namespace qna::engine

@@ -17,14 +17,19 @@ using Floats = std::vector<float>;
 // The tensors of one part of a network, by the names they have inside it.
 class Tensors {
  public:
-  explicit Tensors(const ModelFile& file, std::string prefix = "")
-      : file_(file), prefix_(std::move(prefix)) {}
-  Tensors in(const std::string& part) const { return Tensors(file_, prefix_ + part + "."); }
+  explicit Tensors(const ModelFile& file, kernels::WeightType weight_type, std::string prefix = "")
+      : file_(file), weight_type_(weight_type), prefix_(std::move(prefix)) {}
+  Tensors in(const std::string& part) const {
+    return Tensors(file_, weight_type_, prefix_ + part + ".");
+  }
   Tensors in(const std::string& part, size_t index) const;
   Floats get(const std::string& name) const;
+  // As which the weights of products are to be packed.
+  kernels::WeightType weight_type() const { return weight_type_; }
 
  private:
   const ModelFile& file_;
+  kernels::WeightType weight_type_;
   std::string prefix_;
 };
 
@@ -48,7 +53,7 @@ struct Matrix {
   Matrix& scale_rows(const Floats& scale);  // of the output; empty: none
   // BatchNorm behind it, whose statistics make it a scale and a shift. The matrix has no bias yet.
   Matrix& fold_batch_norm(const Tensors& norm);
-  kernels::PackedWeights pack() const;
+  kernels::PackedWeights pack(kernels::WeightType type) const;
 };
 Matrix linear(const Tensors& tensors, int64_t out, int64_t in, bool bias = true);
 // Rows `first` to `first + count` of a matrix.
@@ -68,8 +73,8 @@ struct Convolution {
   void run(const Map& x, const Map& y, Worker& worker, const float* residual = nullptr) const;
 };
 // 1 x 1 with a stride.
-Convolution strided_product(const Matrix& matrix, std::array<int64_t, 2> stride,
-                            kernels::Norm norm = {});
+Convolution strided_product(const Matrix& matrix, kernels::WeightType type,
+                            std::array<int64_t, 2> stride, kernels::Norm norm = {});
 
 // Rows through a packed product.
 struct DenseOptions {
@@ -79,7 +84,5 @@ struct DenseOptions {
 };
 void dense(const float* x, int64_t rows, const kernels::PackedWeights& weights, float* y,
            Worker& worker, const DenseOptions& options = {});
-
-size_t bytes_of(const kernels::PackedWeights& weights);
 
 }  // namespace qna::engine

@@ -55,15 +55,15 @@ struct QueryProducts {
     dense(x.data, x.rows(), key_value, kv, worker, {.norm = norm});
     return {q.data, kv, scope.floats(y.size())};
   }
-  size_t bytes() const { return bytes_of(query.weights) + bytes_of(key_value) + bytes_of(project); }
+  size_t bytes() const { return query.weights.bytes() + key_value.bytes() + project.bytes(); }
 };
 
-QueryProducts query_products(Matrix qkv, const Matrix& project, const NormWeights& norm,
-                             std::array<int64_t, 2> stride) {
+QueryProducts query_products(Matrix qkv, const Matrix& project, kernels::WeightType type,
+                             const NormWeights& norm, std::array<int64_t, 2> stride) {
   const int64_t features = qkv.out / 3;
   qkv.fold_norm(norm);
-  return {strided_product(rows_of(qkv, 0, features), stride, norm.kernel()),
-          rows_of(qkv, features, 2 * features).pack(), project.pack(), norm.kernel()};
+  return {strided_product(rows_of(qkv, 0, features), type, stride, norm.kernel()),
+          rows_of(qkv, features, 2 * features).pack(type), project.pack(type), norm.kernel()};
 }
 
 template <typename Options>
@@ -83,7 +83,7 @@ class SasaMixer final : public Mixer {
     for (int64_t i = 0; i < query_numbers; ++i) qkv.weight[i] *= score_scale(o_);
     const Matrix project = swap_columns(
         linear(tensors.in("proj"), o_.out_features, o_.out_features, false), o_.heads, dim);
-    products_ = query_products(std::move(qkv), project, norm, o_.stride);
+    products_ = query_products(std::move(qkv), project, tensors.weight_type(), norm, o_.stride);
   }
 
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const override {
@@ -132,9 +132,10 @@ class HaloMixer final : public Mixer {
   HaloMixer(const Tensors& tensors, const config::HaloAttentionOptions& options,
             const NormWeights& norm)
       : o_(config::complete(options)), bias_(tensors.get("relative_bias")) {
-    products_ = query_products(
-        linear(tensors.in("qkv"), 3 * o_.out_features, o_.in_features, false),
-        linear(tensors.in("proj"), o_.out_features, o_.out_features, false), norm, o_.stride);
+    products_ =
+        query_products(linear(tensors.in("qkv"), 3 * o_.out_features, o_.in_features, false),
+                       linear(tensors.in("proj"), o_.out_features, o_.out_features, false),
+                       tensors.weight_type(), norm, o_.stride);
   }
 
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const override {
@@ -203,13 +204,13 @@ class ConvolutionMixer final : public Mixer {
     conv_ = {.shape = same_shape(o.kernel_size, o.stride),
              .weights = window_matrix(tensors.in("conv").get("weight"), o.out_features,
                                       o.in_features, o.kernel_size[0], o.kernel_size[1])
-                            .pack()};
+                            .pack(tensors.weight_type())};
   }
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const override {
     Scope scope(worker.arena);
     conv_.run(NormedMap(norm_, x, mask, scope, worker).map, y, worker);
   }
-  size_t bytes() const override { return bytes_of(conv_.weights); }
+  size_t bytes() const override { return conv_.weights.bytes(); }
 
  private:
   NormWeights norm_;
@@ -229,7 +230,8 @@ class DepthwiseMixer final : public Mixer {
     weight_.resize(weight.size());
     for (int64_t c = 0; c < o.in_features; ++c)
       for (int64_t t = 0; t < taps; ++t) weight_[t * o.in_features + c] = weight[c * taps + t];
-    project_ = linear(tensors.in("proj"), o.out_features, o.in_features, false).pack();
+    project_ = linear(tensors.in("proj"), o.out_features, o.in_features, false)
+                   .pack(tensors.weight_type());
   }
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const override {
     Scope scope(worker.arena);
@@ -245,7 +247,7 @@ class DepthwiseMixer final : public Mixer {
                        worker.runtime);
     dense(mixed, y.rows(), project_, y.data, worker);
   }
-  size_t bytes() const override { return bytes_of(project_); }
+  size_t bytes() const override { return project_.bytes(); }
 
  private:
   NormWeights norm_;
@@ -322,7 +324,7 @@ ConvPool::ConvPool(const Tensors& tensors, const config::ConvPoolOptions& option
   Matrix matrix =
       window_matrix(tensors.in("conv").get("weight"), o.out_features, o.in_features, 3, 3);
   matrix.bias = tensors.in("conv").get("bias");
-  conv_ = {.shape = same_shape({3, 3}, {1, 1}), .weights = matrix.pack()};
+  conv_ = {.shape = same_shape({3, 3}, {1, 1}), .weights = matrix.pack(tensors.weight_type())};
 }
 
 void ConvPool::run(const Map& x, const Map& y, Mask mask, Worker& worker) const {

@@ -24,7 +24,7 @@ class ConvPool {
  public:
   ConvPool(const Tensors& tensors, const config::ConvPoolOptions& options);
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const;
-  size_t bytes() const { return bytes_of(conv_.weights); }
+  size_t bytes() const { return conv_.weights.bytes(); }
 
  private:
   Convolution conv_;

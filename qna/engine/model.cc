@@ -132,16 +132,18 @@ void run_all(const Images& images, int64_t channels, Context& context, bool visi
 
 }  // namespace
 
-Model Model::open(const std::string& path) { return Model(ModelFile::open(path)); }
+Model Model::open(const std::string& path, const ModelOptions& options) {
+  return Model(ModelFile::open(path), options);
+}
 
-Model::Model(const ModelFile& file) {
+Model::Model(const ModelFile& file, const ModelOptions& options) {
   file.check_tensors();
   auto parts = std::make_shared<Parts>();
   parts->config = file.config();
   parts->info = file.info();
   parts->origin = file.origin();
   parts->implementation = &kernels::chosen_implementation();
-  const Tensors tensors(file);
+  const Tensors tensors(file, options.weight_type);
   switch (file.kind()) {
     case Kind::kClassifier:
       parts->classifier =

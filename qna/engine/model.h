@@ -14,6 +14,7 @@
 #include "qna/engine/context.h"
 #include "qna/engine/model_file.h"
 #include "qna/engine/visitor.h"
+#include "qna/kernels/packed_weights.h"
 
 namespace qna::engine {
 
@@ -28,11 +29,19 @@ struct Images {
   const uint8_t* mask = nullptr;
 };
 
+using kernels::WeightType;
+
+struct ModelOptions {
+  // As which the weights of products are kept: bfloat16 takes half of the memory and rounds them.
+  // docs/engine.md says what that costs.
+  WeightType weight_type = WeightType::kFloat32;
+};
+
 class Model {
  public:
   // Throw qna::Error when the file is broken or its tensors do not fit its configuration.
-  static Model open(const std::string& path);
-  explicit Model(const ModelFile& file);
+  static Model open(const std::string& path, const ModelOptions& options = {});
+  explicit Model(const ModelFile& file, const ModelOptions& options = {});
 
   Kind kind() const;
   const NetworkConfig& config() const;

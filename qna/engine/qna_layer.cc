@@ -124,6 +124,7 @@ QnALayer::QnALayer(const Tensors& tensors, const config::QnAOptions& options,
   args.in_features = o.in_features;
   args.out_features = o.out_features;
   args.upsample = o.upsample;
+  args.weight_type = tensors.weight_type();
   tables.point(args);
   ThreadRuntime runtime;
   packed_ = kernels::pack_qna_layer<float>(args, runtime);

@@ -58,7 +58,7 @@ class QnALayer {
 
   const config::QnAOptions& options() const { return scores_.options; }
   const ScoreTables& scores() const { return scores_; }
-  size_t bytes() const { return bytes_of(packed_); }
+  size_t bytes() const { return packed_.bytes(); }
 
  private:
   ScoreTables scores_;  // for those who want to see the attention

@@ -30,7 +30,7 @@ Convolution make_stem(const Tensors& tensors, const config::QnAViTConfig& c) {
     stem.activation = c.activation;
     matrix.fold_batch_norm(tensors.in("norm"));
   }
-  stem.weights = matrix.pack();
+  stem.weights = matrix.pack(tensors.weight_type());
   return stem;
 }
 
@@ -48,7 +48,7 @@ Convolution make_merge(const Tensors& tensors, int64_t features) {
               swin.weight[o * swin.in + (x * 2 + y) * features + c];
         }
   return {.shape = {.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2},
-          .weights = matrix.pack(),
+          .weights = matrix.pack(tensors.weight_type()),
           .norm = norm.kernel()};
 }
 
@@ -92,15 +92,16 @@ QnAViT::QnAViT(const Tensors& tensors, const config::QnAViTConfig& c) : config_(
   if (c.head != config::HeadKind::kGap) {
     head_qna_.emplace(head.in("qna"), config::head_qna(c), &*head_norm_);
   }
-  fc_ = linear(head.in("fc"), c.classes, c.features(c.stages.size() - 1)).pack();
+  fc_ =
+      linear(head.in("fc"), c.classes, c.features(c.stages.size() - 1)).pack(tensors.weight_type());
 }
 
 size_t QnAViT::bytes() const {
-  size_t sum = bytes_of(stem_->weights) + (fc_ ? bytes_of(fc_) : 0);
+  size_t sum = stem_->weights.bytes() + fc_.bytes();
   for (const Stage& stage : stages_) {
     for (const auto& block : stage.blocks) sum += block->bytes();
     if (stage.downsample) sum += stage.downsample->bytes();
-    if (stage.merge) sum += bytes_of(stage.merge->weights);
+    if (stage.merge) sum += stage.merge->weights.bytes();
     if (stage.pool) sum += stage.pool->bytes();
   }
   return sum;

@@ -23,7 +23,7 @@ Convolution frozen(const Tensors& conv, const Tensors& norm, int64_t in, int64_t
                     .pad_left = padding,
                     .dilation_h = dilation,
                     .dilation_w = dilation},
-          .weights = matrix.pack(),
+          .weights = matrix.pack(conv.weight_type()),
           .activation = activation};
 }
 
@@ -99,11 +99,11 @@ ResNet::ResNet(const Tensors& tensors, const config::ResNetConfig& config)
 }
 
 size_t ResNet::bytes() const {
-  size_t sum = bytes_of(stem_.weights);
+  size_t sum = stem_.weights.bytes();
   for (const auto& stage : stages_)
     for (const Block& block : stage) {
-      for (const Convolution& c : block.convolutions) sum += bytes_of(c.weights);
-      if (block.skip) sum += bytes_of(block.skip->weights);
+      for (const Convolution& c : block.convolutions) sum += c.weights.bytes();
+      if (block.skip) sum += block.skip->weights.bytes();
     }
   return sum;
 }

@@ -26,16 +26,15 @@ MultiheadAttention::MultiheadAttention(const Tensors& tensors, int64_t features,
     : features_(features), heads_(heads) {
   const Matrix all{3 * features, features, tensors.get("in_proj_weight"),
                    tensors.get("in_proj_bias")};
-  query_key_ = rows_of(all, 0, 2 * features).pack();
-  query_ = rows_of(all, 0, features).pack();
-  key_ = rows_of(all, features, features).pack();
-  value_ = rows_of(all, 2 * features, features).pack();
-  out_ = linear(tensors.in("out_proj"), features, features).pack();
+  query_key_ = rows_of(all, 0, 2 * features).pack(tensors.weight_type());
+  query_ = rows_of(all, 0, features).pack(tensors.weight_type());
+  key_ = rows_of(all, features, features).pack(tensors.weight_type());
+  value_ = rows_of(all, 2 * features, features).pack(tensors.weight_type());
+  out_ = linear(tensors.in("out_proj"), features, features).pack(tensors.weight_type());
 }
 
 size_t MultiheadAttention::bytes() const {
-  return bytes_of(query_key_) + bytes_of(query_) + bytes_of(key_) + bytes_of(value_) +
-         bytes_of(out_);
+  return query_key_.bytes() + query_.bytes() + key_.bytes() + value_.bytes() + out_.bytes();
 }
 
 void MultiheadAttention::run(const Input& in, const float* residual, float* y, Worker& worker,
@@ -83,8 +82,8 @@ FeedForward::FeedForward(const Tensors& tensors, int64_t features, int64_t hidde
     expand.fold_norm(*norm);
     norm_ = norm->kernel();
   }
-  expand_ = expand.pack();
-  contract_ = linear(tensors.in("linear2"), features, hidden).pack();
+  expand_ = expand.pack(tensors.weight_type());
+  contract_ = linear(tensors.in("linear2"), features, hidden).pack(tensors.weight_type());
 }
 
 void FeedForward::run(float* x, int64_t rows, Worker& worker) const {

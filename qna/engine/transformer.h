@@ -38,7 +38,7 @@ class FeedForward {
  public:
   FeedForward(const Tensors& tensors, int64_t features, int64_t hidden, const NormWeights* norm);
   void run(float* x, int64_t rows, Worker& worker) const;
-  size_t bytes() const { return bytes_of(expand_) + bytes_of(contract_); }
+  size_t bytes() const { return expand_.bytes() + contract_.bytes(); }
 
  private:
   kernels::Norm norm_;

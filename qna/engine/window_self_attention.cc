@@ -35,9 +35,12 @@ WindowSelfAttention::WindowSelfAttention(const Tensors& tensors,
                                          const NormWeights& norm, const Floats& scale)
     : options_(config::complete(options)), norm_(norm.kernel()) {
   const int64_t features = options_.features;
-  qkv_ = linear(tensors.in("qkv"), 3 * features, features, /*bias=*/false).fold_norm(norm).pack();
-  project_ =
-      linear(tensors.in("proj"), features, features, /*bias=*/false).scale_rows(scale).pack();
+  qkv_ = linear(tensors.in("qkv"), 3 * features, features, /*bias=*/false)
+             .fold_norm(norm)
+             .pack(tensors.weight_type());
+  project_ = linear(tensors.in("proj"), features, features, /*bias=*/false)
+                 .scale_rows(scale)
+                 .pack(tensors.weight_type());
   table_ = tensors.get("relative_bias");
   bias_.resize(table_.size());
   turn(bias_.data(), table_.data(), static_cast<int64_t>(table_.size()) / options_.heads,

@@ -23,7 +23,7 @@ class WindowSelfAttention {
   const float* bias_for(std::array<int64_t, 2> window, Scope& scope) const;
   // The product in front, [x's rows, 3, heads, dim].
   void project_in(const Map& x, float* qkv, Worker& worker) const;
-  size_t bytes() const { return bytes_of(qkv_) + bytes_of(project_); }
+  size_t bytes() const { return qkv_.bytes() + project_.bytes(); }
 
  private:
   void attend(const Map& qkv, float* mixed, Mask mask, const float* bias,

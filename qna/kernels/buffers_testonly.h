@@ -12,6 +12,11 @@ namespace qna::kernels::testing {
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+template <typename Floats>
+void round_to_bfloat16(Floats& floats) {
+  for (float& x : floats) x = to_float(from_float<BFloat16>(x));
+}
+
 // An output buffer. All of it, guards and gaps between pixels too, holds a canary; take() takes the
 // results out and leaves canaries, so that what is not one afterwards was written outside.
 template <typename T>

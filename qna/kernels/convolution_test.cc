@@ -27,7 +27,8 @@ struct ConvolutionProblem {
                                               .weight = weight.data(),
                                               .inner_stride = columns,
                                               .column_stride = 1,
-                                              .bias = options.bias ? bias.data() : nullptr},
+                                              .bias = options.bias ? bias.data() : nullptr,
+                                              .type = type},
                                              runtime);
     return one_output(outputs(), product_tolerance(inner()), [&](float* y) {
       convolution({.shape = shape,
@@ -58,6 +59,7 @@ struct ConvolutionProblem {
   int64_t columns;
   ProductOptions options;
   OddInput<float> x, weight, bias, residual;
+  WeightType type = WeightType::kFloat32;
 };
 
 struct Convolution {
@@ -122,6 +124,14 @@ struct Convolution {
 INSTANTIATE_TYPED_TEST_SUITE_P(Convolution, Operator, Convolution);
 
 // A NaN or infinity goes where its windows are, and no further.
+TEST(Convolution, WeightsKeptAsBFloat16) {
+  ConvolutionProblem kept(square_window(2, 9, 14, 30, 3), 100), rounded = kept;
+  kept.type = WeightType::kBFloat16;
+  round_to_bfloat16(rounded.weight);
+  compare_all(kept, {1, 3});
+  for_each_implementation([&] { EXPECT_TRUE(same_bits(kept.run(), rounded.run())); });
+}
+
 TEST(Convolution, NanAndInfinity) {
   for (const float poison : {kNan, kInfinity})
     for (const ProductOptions& options :

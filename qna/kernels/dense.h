@@ -29,7 +29,8 @@ struct MatrixArgs {
   const float* weight;
   int64_t inner_stride;
   int64_t column_stride;
-  const float* bias;  // [columns] or null
+  const float* bias;                       // [columns] or null
+  WeightType type = WeightType::kFloat32;  // as which the weights are kept
 };
 
 struct Norm {

@@ -6,10 +6,11 @@ PackedWeights pack_matrix_reference(const MatrixArgs& args, Runtime&) {
   PackedWeights packed((args.inner + 1) * args.columns * sizeof(float));
   packed.inner = args.inner;
   packed.columns = args.columns;
+  packed.type = args.type;
   auto* out = static_cast<float*>(packed.memory());
   for (int64_t k = 0; k < args.inner; ++k)
     for (int64_t c = 0; c < args.columns; ++c) {
-      *out++ = args.weight[k * args.inner_stride + c * args.column_stride];
+      *out++ = as_kept(args.weight[k * args.inner_stride + c * args.column_stride], args.type);
     }
   for (int64_t c = 0; c < args.columns; ++c) *out++ = args.bias == nullptr ? 0.0f : args.bias[c];
   return packed;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "qna/base/half.h"
 #include "qna/kernels/dense.h"
 
 namespace qna::kernels {
@@ -37,6 +38,11 @@ inline std::vector<double> normalized(std::vector<double> row, const Norm& norm)
 
 inline std::vector<double> read_row(const float* x, int64_t count, const Norm& norm) {
   return normalized(std::vector<double>(x, x + count), norm);
+}
+
+// What is left of a weight. The references keep it in float32 all the same.
+inline float as_kept(float weight, WeightType type) {
+  return type == WeightType::kBFloat16 ? to_float(from_float<BFloat16>(weight)) : weight;
 }
 
 // row W + b, with W as pack_matrix_reference leaves it: [inner][columns], then the bias.

@@ -27,25 +27,20 @@ struct RowTasks {
   int64_t largest() const { return count == 0 ? 0 : (tiles + count - 1) / count * kTileRows; }
 };
 
-size_t MatrixBytes(int64_t inner, int64_t columns) {
-  const int64_t floats = (inner + 1) * ((columns + Lanes() - 1) / Lanes() * Lanes());
-  return floats * sizeof(float) + 2 * kScratchAlignment;
-}
-
 PackedWeights Pack(const MatrixArgs& args, Runtime& runtime) {
-  PackedWeights packed(MatrixBytes(args.inner, args.columns));
+  ScratchArena size;
+  CarveMatrix(size, args.inner, args.columns, args.type);
+  PackedWeights packed(size.bytes());
   packed.inner = args.inner;
   packed.columns = args.columns;
-  const PackedMatrix matrix = MatrixIn(packed);
-  PackMatrix(const_cast<float*>(matrix.data), args.inner, matrix.vectors, runtime,
-             [&](int64_t k, int64_t c) {
-               return c < args.columns ? args.weight[k * args.inner_stride + c * args.column_stride]
-                                       : 0.0f;
-             });
-  float* bias = const_cast<float*>(matrix.bias);
-  for (int64_t c = 0; c < matrix.vectors * Lanes(); ++c) {
-    bias[c] = args.bias == nullptr || c >= args.columns ? 0.0f : args.bias[c];
-  }
+  packed.type = args.type;
+  FillMatrix(
+      MatrixIn(packed), runtime,
+      [&](int64_t k, int64_t c) {
+        return c < args.columns ? args.weight[k * args.inner_stride + c * args.column_stride]
+                                : 0.0f;
+      },
+      [&](int64_t c) { return args.bias == nullptr || c >= args.columns ? 0.0f : args.bias[c]; });
   return packed;
 }
 

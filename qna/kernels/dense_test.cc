@@ -38,13 +38,15 @@ struct Weights {
                         .weight = weight.data(),
                         .inner_stride = inner_stride,
                         .column_stride = column_stride,
-                        .bias = with_bias ? bias.data() : nullptr},
+                        .bias = with_bias ? bias.data() : nullptr,
+                        .type = type},
                        runtime);
   }
 
   int64_t inner, columns;
   int64_t inner_stride, column_stride;
   std::vector<float> weight, bias;
+  WeightType type = WeightType::kFloat32;
 };
 
 struct DenseProblem {
@@ -199,6 +201,32 @@ std::vector<double> first_column(const DenseProblem& problem) {
         << problem.x[r];
   }
   return first;
+}
+
+// One row, tiles and their tails, more than a block; panels of every width, parts that are widened
+// one after the other.
+TEST(Dense, WeightsKeptAsBFloat16) {
+  for (const int64_t rows : {1, 5, 12, 13, 97, 200})
+    for (const auto& [inner, columns] :
+         {std::pair<int64_t, int64_t>{1, 1}, {5, 17}, {33, 64}, {130, 90}, {700, 270}}) {
+      const DenseProblem problem(
+          rows, inner, columns,
+          {.norm = true, .activation = Activation::kGelu, .residual = Residual::kOther});
+      DenseProblem kept = problem, rounded = problem;
+      kept.weights.type = WeightType::kBFloat16;
+      round_to_bfloat16(rounded.weights.weight);
+      compare_all(kept, {1, 3});
+      for_each_implementation([&] {
+        EXPECT_TRUE(same_bits(kept.run(), rounded.run())) << kept.text();
+        EXPECT_TRUE(inner <= 5 || !same_bits(kept.run(), problem.run())) << kept.text();
+      });
+    }
+  Weights weights(512, 256, 1);
+  weights.type = WeightType::kBFloat16;
+  for_each_simd([&] {
+    ThreadRuntime runtime;
+    EXPECT_LT(weights.pack(true, runtime).bytes(), 512 * 256 * 2 + 256 * 4 + 1000);
+  });
 }
 
 TEST(Dense, ActivationsOfAnySize) {
@@ -380,6 +408,17 @@ struct Mlp {
 
 using Products = ::testing::Types<Dense, Mlp>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Products, Operator, Products);
+
+TEST(Mlp, WeightsKeptAsBFloat16) {
+  for (const int64_t rows : {1, 7, 49, 200}) {
+    MlpProblem kept(rows, 70, 300), rounded = kept;
+    kept.expand.type = kept.contract.type = WeightType::kBFloat16;
+    round_to_bfloat16(rounded.expand.weight);
+    round_to_bfloat16(rounded.contract.weight);
+    compare_all(kept, {1, 3});
+    for_each_implementation([&] { EXPECT_TRUE(same_bits(kept.run(), rounded.run())); });
+  }
+}
 
 TEST(Mlp, SameBitsInPlaceOrNot) {
   const MlpProblem problem(400, 24, 90);

@@ -7,6 +7,9 @@
 //
 // Every element is one chain of fused multiply-adds over `inner` in order, whatever the tile it
 // falls into: a pixel's result does not depend on where in the image or batch it lies.
+//
+// B may be kept in bfloat16. Its numbers become float32 in registers, beside the multiplications,
+// and half as much comes from memory.
 
 #if defined(QNA_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QNA_KERNELS_GEMM_INL_H_
@@ -22,6 +25,7 @@
 
 #include "hwy/highway.h"
 #include "qna/base/cache_sizes.h"
+#include "qna/base/half.h"
 #include "qna/base/runtime.h"
 #include "qna/kernels/unroll.h"
 
@@ -52,6 +56,7 @@ struct PackedMatrix {
   int64_t inner;
   int64_t vectors;  // columns rounded up to vectors
   int64_t columns;
+  const BFloat16* narrow = nullptr;  // takes the place of `data` where it is given
 };
 
 HWY_INLINE int64_t PanelCount(int64_t vectors, int64_t most = kMaxPanel) {
@@ -63,16 +68,16 @@ HWY_INLINE int64_t PanelBegin(int64_t vectors, int64_t p, int64_t most = kMaxPan
   return vectors <= most ? p * vectors : p * vectors / PanelCount(vectors, most);
 }
 
-// Writes [inner][columns] at(k, c) into packed form; `data` holds inner * vectors * lanes floats.
-template <typename At>
-void PackMatrix(float* data, int64_t inner, int64_t vectors, Runtime& runtime, const At& at) {
+// Writes [inner][columns] at(k, c) into packed form; `data` holds inner * vectors * lanes numbers.
+template <typename T, typename At>
+void PackMatrix(T* data, int64_t inner, int64_t vectors, Runtime& runtime, const At& at) {
   const int64_t lanes = Lanes();
   runtime.for_each(PanelCount(vectors), [&](int64_t p, int) {
     const int64_t begin = PanelBegin(vectors, p) * lanes;
     const int64_t end = PanelBegin(vectors, p + 1) * lanes;
-    float* HWY_RESTRICT out = data + begin * inner;
+    T* HWY_RESTRICT out = data + begin * inner;
     for (int64_t k = 0; k < inner; ++k)
-      for (int64_t c = begin; c < end; ++c) *out++ = at(k, c);
+      for (int64_t c = begin; c < end; ++c) *out++ = from_float<T>(at(k, c));
   });
 }
 
@@ -82,12 +87,21 @@ struct Residual {
   int64_t stride = 0;
 };
 
+// A vector of a row of B.
+HWY_INLINE FloatVector LoadRow(const float* b) { return hn::Load(FloatTag(), b); }
+HWY_INLINE FloatVector LoadRow(const BFloat16* b) {
+  const hn::RebindToUnsigned<FloatTag> wide;
+  const hn::Rebind<uint16_t, FloatTag> narrow;
+  const auto bits = hn::PromoteTo(wide, hn::Load(narrow, &b->bits));
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(bits));
+}
+
 // One tile of kRows rows by kVectors vectors. a: rows a_stride apart. start: what the sums begin
 // with, the bias (start_stride 0) or what an earlier part of `inner` left. c: rows c_stride apart.
 // kPartial: only `columns` of the tile's columns are stored.
-template <int kRows, int kVectors, bool kPartial>
+template <int kRows, int kVectors, bool kPartial, typename Weight>
 HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_t inner,
-                           const float* HWY_RESTRICT b, const float* start, int64_t start_stride,
+                           const Weight* HWY_RESTRICT b, const float* start, int64_t start_stride,
                            Residual residual, float* c, int64_t c_stride, int64_t columns) {
   const FloatTag d;
   const int64_t lanes = Lanes();
@@ -102,7 +116,7 @@ HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_
   for (int64_t k = 0; k < inner; ++k) {
     FloatVector row[kVectors];
     QNA_UNROLL
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * lanes);
+    for (int v = 0; v < kVectors; ++v) row[v] = LoadRow(b + v * lanes);
     b += kVectors * lanes;
     QNA_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -147,9 +161,9 @@ HWY_NOINLINE void GemmTile(const float* HWY_RESTRICT a, int64_t a_stride, int64_
 }
 
 // All rows of a panel for one part of `inner`.
-template <int kVectors, bool kPartial>
+template <int kVectors, bool kPartial, typename Weight>
 HWY_INLINE void GemmRows(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
-                         const float* b, const float* start, int64_t start_stride,
+                         const Weight* b, const float* start, int64_t start_stride,
                          Residual residual, float* c, int64_t c_stride, int64_t columns) {
   const auto tile = [&](auto tile_rows) HWY_ATTR {
     GemmTile<tile_rows.value, kVectors, kPartial>(a, a_stride, inner, b, start, start_stride,
@@ -171,12 +185,12 @@ HWY_INLINE void GemmRows(const float* a, int64_t a_stride, int64_t rows, int64_t
 
 // A panel of B that many rows multiply goes in parts that stay in the first-level cache. The sums
 // wait in a place of their own: the residual, which comes last, may be C.
-template <int kVectors>
+template <int kVectors, typename Weight>
 HWY_INLINE void GemmPanel(const float* a, int64_t a_stride, int64_t rows, int64_t inner,
-                          const float* b, const float* bias, Residual residual, float* c,
+                          const Weight* b, const float* bias, Residual residual, float* c,
                           int64_t c_stride, int64_t columns) {
   const int64_t row_floats = kVectors * Lanes();
-  const int64_t fit = cache_sizes().first * 3 / 4 / (row_floats * int64_t{sizeof(float)});
+  const int64_t fit = cache_sizes().first * 3 / 4 / (row_floats * int64_t{sizeof(Weight)});
   const auto last_part = [&](int64_t begin, int64_t count, const float* start,
                              int64_t start_stride) HWY_ATTR {
     if (HWY_LIKELY(columns >= row_floats)) {
@@ -220,23 +234,32 @@ inline HWY_NOINLINE void GemmPanel(float* c, int64_t c_stride, const float* a, i
                                    int64_t p) {
   const int64_t lanes = Lanes();
   const int64_t begin = PanelBegin(b.vectors, p);
-  const float* data = b.data + begin * lanes * b.inner;
   const float* bias = b.bias + begin * lanes;
   float* out = c + begin * lanes;
   const int64_t columns = b.columns - begin * lanes;
   if (residual.data != nullptr) residual.data += begin * lanes;
+  const int64_t offset = begin * lanes * b.inner;
+  const auto run = [&](auto vectors) HWY_ATTR {
+    if (b.narrow == nullptr) {
+      GemmPanel<vectors.value>(a, a_stride, rows, b.inner, b.data + offset, bias, residual, out,
+                               c_stride, columns);
+    } else {
+      GemmPanel<vectors.value>(a, a_stride, rows, b.inner, b.narrow + offset, bias, residual, out,
+                               c_stride, columns);
+    }
+  };
   switch (PanelBegin(b.vectors, p + 1) - begin) {
     case 1:
-      return GemmPanel<1>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+      return run(std::integral_constant<int, 1>());
     case 2:
-      return GemmPanel<2>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+      return run(std::integral_constant<int, 2>());
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
     case 3:
-      return GemmPanel<3>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+      return run(std::integral_constant<int, 3>());
     case 4:
-      return GemmPanel<4>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+      return run(std::integral_constant<int, 4>());
     case 5:
-      return GemmPanel<5>(a, a_stride, rows, b.inner, data, bias, residual, out, c_stride, columns);
+      return run(std::integral_constant<int, 5>());
 #endif
   }
 }

@@ -25,13 +25,38 @@ inline int64_t ChunkRows(int64_t floats_per_row, int64_t bytes = cache_sizes().s
   return std::clamp(fit / kTileRows * kTileRows, kFewestRows, kMostRows);
 }
 
+// A packed matrix in memory of the arena, to be filled.
+inline PackedMatrix CarveMatrix(ScratchArena& arena, int64_t inner, int64_t columns,
+                                WeightType type) {
+  const int64_t vectors = (columns + Lanes() - 1) / Lanes();
+  PackedMatrix matrix{nullptr, nullptr, inner, vectors, columns};
+  if (type == WeightType::kBFloat16) {
+    matrix.narrow = arena.take<BFloat16>(inner * vectors * Lanes());
+  } else {
+    matrix.data = arena.take<float>(inner * vectors * Lanes());
+  }
+  matrix.bias = arena.take<float>(vectors * Lanes());
+  return matrix;
+}
+
+// weight(k, c) for all c up to whole vectors; bias(c) likewise.
+template <typename Weight, typename Bias>
+void FillMatrix(const PackedMatrix& matrix, Runtime& runtime, const Weight& weight,
+                const Bias& bias) {
+  if (matrix.narrow != nullptr) {
+    PackMatrix(const_cast<BFloat16*>(matrix.narrow), matrix.inner, matrix.vectors, runtime, weight);
+  } else {
+    PackMatrix(const_cast<float*>(matrix.data), matrix.inner, matrix.vectors, runtime, weight);
+  }
+  for (int64_t c = 0; c < matrix.vectors * Lanes(); ++c) {
+    const_cast<float*>(matrix.bias)[c] = bias(c);
+  }
+}
+
 // A packed matrix in memory that a PackedWeights owns.
 inline PackedMatrix MatrixIn(const PackedWeights& weights) {
-  const int64_t vectors = (weights.columns + Lanes() - 1) / Lanes();
   ScratchArena arena(weights.memory());
-  const float* data = arena.take<float>(weights.inner * vectors * Lanes());
-  const float* bias = arena.take<float>(vectors * Lanes());
-  return {data, bias, weights.inner, vectors, weights.columns};
+  return CarveMatrix(arena, weights.inner, weights.columns, weights.type);
 }
 
 class MlpRows {

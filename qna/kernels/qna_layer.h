@@ -48,7 +48,8 @@ struct QnALayerArgs {
   // Weights, biases and tables by pack_qna_layer with the same arguments but for batch and map
   // size, or null. Where given, the pointers to them above are not used.
   const PackedWeights* packed = nullptr;
-  const QnALayerMlp* mlp = nullptr;  // float32 only, and not when up-sampling
+  WeightType weight_type = WeightType::kFloat32;  // as which pack_qna_layer keeps the weights
+  const QnALayerMlp* mlp = nullptr;               // float32 only, and not when up-sampling
 };
 
 // The layout of the values in `saved`, whose pixels are followed by their scores.

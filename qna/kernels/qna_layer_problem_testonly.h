@@ -22,6 +22,7 @@ struct QnALayerOptions {
   float epsilon = 1e-6f;
   Residual residual = Residual::kNone;  // kInput: x must be of y's shape
   bool packed = false;
+  WeightType weight_type = WeightType::kFloat32;  // where packed
   bool drop_factor = false;  // a factor for each image, the first 0; not when up-sampling
   float score_scale = 1;     // of the scores; large ones need the exact path
   uint32_t seed = 1;
@@ -101,7 +102,8 @@ struct QnALayerProblem {
             .mask = or_null(mask),
             .y = nullptr,
             .norm = {.wanted = options.norm, .epsilon = options.epsilon},
-            .drop_factor = or_null(drop_factor)};
+            .drop_factor = or_null(drop_factor),
+            .weight_type = options.weight_type};
   }
 
   // y [B, OH, OW, out_features]. `adjust` may change the arguments.

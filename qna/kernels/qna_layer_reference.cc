@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "qna/kernels/dense_reference.h"
 #include "qna/kernels/product.h"
 #include "qna/kernels/qna_layer.h"
 
@@ -88,10 +89,17 @@ PackedWeights pack_qna_layer_reference(const QnALayerArgs<T>& original, Runtime&
   int64_t total = 0;
   for_each_weight(args, [&](const Table<T>**, int64_t count, int) { total += count; });
   PackedWeights packed(total * sizeof(Table<T>));
+  packed.type = args.weight_type;
   auto* out = static_cast<Table<T>*>(packed.memory());
   for_each_weight(args, [&](const Table<T>** member, int64_t count, int otherwise) {
+    const bool weight =
+        member == &args.score_weight || member == &args.value_weight || member == &args.out_weight;
     for (int64_t i = 0; i < count; ++i) {
-      *out++ = *member == nullptr ? static_cast<Table<T>>(otherwise) : (*member)[i];
+      *out = *member == nullptr ? static_cast<Table<T>>(otherwise) : (*member)[i];
+      if (weight && args.weight_type != WeightType::kFloat32) {
+        *out = as_kept(static_cast<float>(*out), args.weight_type);
+      }
+      ++out;
     }
   });
   return packed;

@@ -19,16 +19,10 @@ namespace HWY_NAMESPACE {
 // The layer's weights in packed order, made once per call or kept by the caller.
 struct QnALayerWeights {
   static QnALayerWeights carve(ScratchArena& arena, const PackedLayout& layout, int64_t in_features,
-                               int64_t out_features) {
-    const int64_t lanes = layout.lanes;
-    const int64_t out_vectors = (out_features + lanes - 1) / lanes;
+                               int64_t out_features, WeightType type) {
     QnALayerWeights w;
-    w.in_data = arena.take<float>(in_features * layout.record());
-    w.in_bias = arena.take<float>(layout.record());
-    w.out_data = arena.take<float>(layout.value_floats * out_vectors * lanes);
-    w.out_bias = arena.take<float>(out_vectors * lanes);
-    w.in = {w.in_data, w.in_bias, in_features, layout.record() / lanes, layout.record()};
-    w.out = {w.out_data, w.out_bias, layout.value_floats, out_vectors, out_features};
+    w.in = CarveMatrix(arena, in_features, layout.record(), type);
+    w.out = CarveMatrix(arena, layout.value_floats, out_features, type);
     return w;
   }
 
@@ -38,31 +32,31 @@ struct QnALayerWeights {
     const std::vector<int32_t> values = layout.value_sources({s.features(), s.head_dim, 1});
     const std::vector<int32_t> scores = layout.score_sources();
     // x [Wv | A]: columns in the order of a pixel's record.
-    PackMatrix(in_data, in.inner, in.vectors, runtime, [&](int64_t k, int64_t c) {
-      const bool is_value = c < layout.value_floats;
-      const int64_t source = is_value ? values[c] : scores[c - layout.value_floats];
-      if (source < 0) return 0.0f;
-      return is_value ? args.value_weight[k * s.features() + source]
-                      : args.score_weight[k * s.scores() + source];
-    });
-    for (int64_t c = 0; c < layout.record(); ++c) {
-      const bool has = c < layout.value_floats && values[c] >= 0 && args.value_bias != nullptr;
-      in_bias[c] = has ? args.value_bias[values[c]] : 0.0f;
-    }
+    FillMatrix(
+        in, runtime,
+        [&](int64_t k, int64_t c) {
+          const bool is_value = c < layout.value_floats;
+          const int64_t source = is_value ? values[c] : scores[c - layout.value_floats];
+          if (source < 0) return 0.0f;
+          return is_value ? args.value_weight[k * s.features() + source]
+                          : args.score_weight[k * s.scores() + source];
+        },
+        [&](int64_t c) {
+          const bool has = c < layout.value_floats && values[c] >= 0 && args.value_bias != nullptr;
+          return has ? args.value_bias[values[c]] : 0.0f;
+        });
     // z Wo: rows in the order of packed values.
-    PackMatrix(out_data, out.inner, out.vectors, runtime, [&](int64_t k, int64_t c) {
-      return values[k] < 0 || c >= out.columns ? 0.0f
-                                               : args.out_weight[values[k] * out.columns + c];
-    });
-    for (int64_t c = 0; c < out.vectors * layout.lanes; ++c) {
-      out_bias[c] = args.out_bias == nullptr || c >= out.columns ? 0.0f : args.out_bias[c];
-    }
+    FillMatrix(
+        out, runtime,
+        [&](int64_t k, int64_t c) {
+          return values[k] < 0 || c >= out.columns ? 0.0f
+                                                   : args.out_weight[values[k] * out.columns + c];
+        },
+        [&](int64_t c) {
+          return args.out_bias == nullptr || c >= out.columns ? 0.0f : args.out_bias[c];
+        });
   }
 
-  float* in_data;
-  float* in_bias;
-  float* out_data;
-  float* out_bias;
   PackedMatrix in;
   PackedMatrix out;
 };
@@ -214,9 +208,10 @@ void CopyResidual(const QnALayerArgs<T>& args, const Rectangle& r) {
 // Packed weights and tables in one piece of memory, which may outlive the call.
 struct QnALayerPack {
   static QnALayerPack carve(ScratchArena& arena, const WindowShape& shape,
-                            const PackedLayout& layout, int64_t in_features, int64_t out_features) {
+                            const PackedLayout& layout, int64_t in_features, int64_t out_features,
+                            WeightType type = WeightType::kFloat32) {
     QnALayerPack pack;
-    pack.weights = QnALayerWeights::carve(arena, layout, in_features, out_features);
+    pack.weights = QnALayerWeights::carve(arena, layout, in_features, out_features, type);
     pack.table_memory = arena.take<float>(TableFloats(shape, layout));
     return pack;
   }
@@ -235,13 +230,15 @@ PackedWeights PackQnALayer(const QnALayerArgs<T>& args, Runtime& runtime) {
   auto shared = std::make_shared<const PackedLayout>(LayoutOf(args));
   const PackedLayout& layout = *shared;
   const auto carve = [&](ScratchArena& arena) {
-    return QnALayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
+    return QnALayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features,
+                               args.weight_type);
   };
   ScratchArena size;
   carve(size);
   PackedWeights packed(size.bytes());
   packed.inner = args.in_features;
   packed.columns = args.out_features;
+  packed.type = args.weight_type;
   packed.layout = std::move(shared);
   ScratchArena arena(packed.memory());
   QnALayerPack pack = carve(arena);
@@ -298,7 +295,8 @@ void QnALayer(const QnALayerArgs<T>& args, Runtime& runtime) {
     tables = MakeTables(args.shape, layout, args.bias, args.tap_weights, pack.table_memory);
   } else {
     ScratchArena arena(args.packed->memory());
-    pack = QnALayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features);
+    pack = QnALayerPack::carve(arena, args.shape, layout, args.in_features, args.out_features,
+                               args.packed->type);
     tables = TablesIn(pack.table_memory, args.shape, layout);
   }
   if (args.saved != nullptr && !sees_every_pixel(args.shape)) {

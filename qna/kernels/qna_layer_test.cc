@@ -207,6 +207,23 @@ TEST(QnALayerNorm, Epsilon) {
   }
 }
 
+TEST(QnALayerPacked, WeightsKeptAsBFloat16) {
+  for (const WindowRow& row : kWindowRows) {
+    QnALayerOptions options = layer_options(row);
+    options.packed = true;
+    QnALayerProblem<float> kept(row.shape, options), rounded = kept;
+    kept.options.weight_type = WeightType::kBFloat16;
+    for (auto* weight : {&rounded.score_weight, &rounded.value_weight, &rounded.out_weight}) {
+      round_to_bfloat16(*weight);
+    }
+    SCOPED_TRACE(row.what);
+    for_each_implementation([&] {
+      EXPECT_TRUE(same_bits(kept.run(), rounded.run()));
+      EXPECT_TRUE(same_bits(kept.run(3), rounded.run()));
+    });
+  }
+}
+
 // The MLP on each row of outputs gives the same bits as one over the whole map afterwards.
 TEST(QnALayerWithMlp, OnTheOutputs) {
   for (const WindowRow& row : kWindowRows) {

@@ -119,7 +119,7 @@ TEST_F(GoldenDetr, WithoutGradients) {
 // Position codes, encoder, decoder, queries and heads as `qna detect` runs them.
 TEST_F(GoldenDetr, Engine) {
   const engine::ModelFile file = testing::file_of(*model);
-  const engine::Detr detr(engine::Tensors(file), model->config());
+  const engine::Detr detr(engine::Tensors(file, kernels::WeightType::kFloat32), model->config());
   testing::PartContext part;
   const Tensor mask = features.mask.contiguous();
   Tensor map = source.detach().clone();

@@ -159,7 +159,8 @@ TEST_P(GoldenLayer, EngineByEveryImplementation) {
     if (!implementation.supported) continue;
     SCOPED_TRACE(implementation.name);
     kernels::force_implementation(implementation.name);
-    const engine::QnALayer served(engine::Tensors(file), layer->options(), nullptr);
+    const engine::QnALayer served(engine::Tensors(file, kernels::WeightType::kFloat32),
+                                  layer->options(), nullptr);
     testing::PartContext part;
     const torch::Tensor y = torch::empty_like(golden.at("y"));
     served.run(testing::map_of(x), testing::map_of(y), nullptr, part.worker);

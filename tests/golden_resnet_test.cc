@@ -68,7 +68,8 @@ TEST_P(GoldenResNet, LastMap) {
   EXPECT_LT((model->forward_features(images, everywhere) - map).abs().max().item<double>(), 1e-4);
 
   const engine::ModelFile file = testing::file_of(*model);
-  const engine::ResNet served(engine::Tensors(file), GetParam().config);
+  const engine::ResNet served(engine::Tensors(file, kernels::WeightType::kFloat32),
+                              GetParam().config);
   testing::PartContext part;
   Tensor by_engine = torch::empty_like(expected);
   served.run_features({1, height, width, images.const_data_ptr<float>(), nullptr},

@@ -68,10 +68,15 @@ def numbers(value: int | Sequence[int], count: int, name: str, least: int, calle
         raise Error(f"{caller}: {name} must have {count} numbers, got {list(values)}")
     for number in values:
         if isinstance(number, bool) or not isinstance(number, (int, torch.SymInt)):
-            raise Error(f"{caller}: {name} must have whole numbers, got {number!r}")
+            rule = "be a whole number" if count == 1 else "have whole numbers"
+            raise Error(f"{caller}: {name} must {rule}, got {number!r}")
         if number < least:
             raise Error(f"{caller}: {name} must be at least {least}, got {number}")
     return values
+
+
+def whole_number(value: int, name: str, least: int, caller: str) -> int:
+    return numbers(value, 1, name, least, caller)[0]
 
 
 def check_windows(

@@ -102,6 +102,8 @@ def parts(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterato
 
 def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Writes the file under another name first: it is whole or absent."""
+    if not os.path.isdir(os.path.dirname(os.fspath(path)) or "."):
+        raise Error(f"path must be in a folder that is there, got {os.fspath(path)}")
     temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:

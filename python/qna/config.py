@@ -7,6 +7,7 @@ named configurations stand in the file models.json, which the program writes (`q
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import json
 import math
@@ -498,4 +499,6 @@ def entry(name: str) -> dict[str, Any]:
     for row in entries():
         if row["name"] == name:
             return row
-    raise Error(f"there is no model {name!r}; the models are {', '.join(row['name'] for row in entries())}")
+    near = difflib.get_close_matches(name, [row["name"] for row in entries()], 1) if isinstance(name, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise Error(f"there is no model {name!r}{hint}; the models are {', '.join(row['name'] for row in entries())}")

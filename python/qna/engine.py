@@ -194,6 +194,7 @@ def _open_handle(weights: Weights | None, weight_type: str) -> _Handle:
 def _bytes_of(weights: Any) -> bytes:
     if isinstance(weights, (bytes, bytearray, memoryview)):
         return bytes(weights)
+    weights = getattr(weights, "_orig_mod", weights)  # what torch.compile stands before
     if "qna.models" in sys.modules and isinstance(weights, sys.modules["qna.models"].Network):
         from qna.weights import to_bytes
 
@@ -245,6 +246,11 @@ class _Source(NamedTuple):
     owner: object = None
 
 
+def _is_tensor(value: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
 def _is_pillow(image: object) -> bool:
     pillow = sys.modules.get("PIL.Image")
     return pillow is not None and isinstance(image, pillow.Image)
@@ -256,6 +262,8 @@ def _source(image: Image) -> _Source:
     if isinstance(image, (bytes, bytearray, memoryview)):
         data = bytes(image)
         return _Source("memory", (data, len(data)))
+    if _is_tensor(image):
+        image = image.detach().cpu().numpy()
     if isinstance(image, np.ndarray):
         return _source_of_array(image)
     if _is_pillow(image):
@@ -402,9 +410,11 @@ class Model:
     def logits(self, images: np.ndarray) -> np.ndarray:
         """What a classifier's probabilities are made of: float32 [B, classes].
 
-        images: float32 [B, H, W, channels] of any one size, resized and normalised already.
+        images: float32 [B, H, W, channels] of any one size, an array or a tensor, resized and normalised already.
         """
         channels = self._description["channels"]
+        if _is_tensor(images):
+            images = images.detach().cpu().numpy()
         if (not isinstance(images, np.ndarray) or images.dtype != np.float32 or images.ndim != 4
                 or images.shape[3] != channels or images.size == 0):
             got = f"{images.dtype} {list(images.shape)}" if isinstance(images, np.ndarray) else _type_name(images)

@@ -22,6 +22,7 @@ from qna._checks import (
     check_tensor,
     check_windows,
     numbers,
+    whole_number,
 )
 
 Size = int | Sequence[int]
@@ -52,12 +53,11 @@ def same_padding(kernel_size: Sequence[int], dilation: Sequence[int] = (1, 1)) -
 
 def _features(value: int | None, name: str, caller: str) -> int:
     """0 for None, which stands for a default as 0 does."""
-    value = 0 if value is None else value
-    check(value >= 0, caller, "{} must be at least 1 (or None), got {}", name, value)
-    return value
+    return 0 if value is None else whole_number(value, name, 0, caller)
 
 
 def _check_heads(heads: int, features: int, caller: str) -> None:
+    whole_number(heads, "heads", 0, caller)
     check(
         heads >= 1 and features % heads == 0,
         caller,
@@ -105,6 +105,8 @@ class QnA(nn.Module):
             upsample it is "none".
         bias: biases of keys, values and output.
         channels_first: maps are [B, C, H, W]; nothing is copied if they are in PyTorch's channels_last format.
+        device, dtype: of the parameters. A map of another floating dtype is computed with them in float32 (float64 in
+            float64), and the result has the map's dtype.
 
     Parameters: query [queries, features], key_weight and value_weight [in_features, features], out_weight [features,
     out_features], key_bias, value_bias and out_bias, relative_bias and attention_scale [kh, kw, queries, heads]
@@ -134,11 +136,13 @@ class QnA(nn.Module):
     ) -> None:
         super().__init__()
         caller = type(self).__name__
-        check(in_features >= 1, caller, "in_features must be at least 1, got {}", in_features)
+        whole_number(in_features, "in_features", 1, caller)
         features = _features(features, "features", caller)
         out_features = _features(out_features, "out_features", caller) or features or in_features
         features = features or out_features
         _check_heads(heads, features, caller)
+        whole_number(upsample, "upsample", 0, caller)
+        whole_number(queries, "queries", 0, caller)
         check(1 <= upsample <= 64, caller, "upsample must be from 1 to 64, got {}", upsample)
         check(
             attention_scale in _SCALES,
@@ -196,7 +200,6 @@ class QnA(nn.Module):
             parameter("attention_scale", *table)
         else:
             parameter("attention_scale", queries, heads, wanted=attention_scale == "per_query")
-        self.register_buffer("_fixed_scale", self._make_fixed_scale(device, dtype), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -212,23 +215,22 @@ class QnA(nn.Module):
         elif self.attention_scale is not None:
             nn.init.normal_(self.attention_scale, 0, 0.02)
 
-    def _make_fixed_scale(self, device, dtype) -> Tensor | None:
-        """[kh, kw, queries, heads], where the scale is neither learned nor 1."""
+    def _fixed_scale(self) -> Tensor | None:
+        """[kh, kw, queries, heads], where the scale is neither learned nor 1. No buffer: modules that are made on the
+        meta device and filled from a file would not have it."""
         table = (*self.kernel_size, self.queries, self.heads)
         if self.scale_kind == "average":
-            return torch.full(table, 1 / self.queries, device=device, dtype=dtype)
+            return self.out_weight.new_full(table, 1 / self.queries)
         if self.scale_kind == "signed":
-            half = self.queries * self.heads // 2
-            signs = torch.ones(2 * half, device=device, dtype=dtype)
-            signs[half:] = -1
-            return signs.view(self.queries, self.heads).expand(table).contiguous()
+            half = self.out_weight.new_ones(self.queries * self.heads // 2)
+            return torch.cat((half, -half)).view(self.queries, self.heads).expand(table).contiguous()
         return None
 
     def tap_weights(self) -> Tensor | None:
         """[kh, kw, queries, heads] that multiply the attention, or None: all 1."""
         scale = self.attention_scale
         if scale is None:
-            return self._fixed_scale
+            return self._fixed_scale()
         return scale.expand(*self.kernel_size, -1, -1) if self.scale_kind == "per_query" else scale
 
     def parameters_for_layer(
@@ -382,7 +384,7 @@ class SASA(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check(in_features >= 1, "SASA", "in_features must be at least 1, got {}", in_features)
+        whole_number(in_features, "in_features", 1, "SASA")
         out_features = _features(out_features, "out_features", "SASA") or in_features
         _check_heads(heads, out_features, "SASA")
         self.in_features, self.out_features, self.heads = in_features, out_features, heads

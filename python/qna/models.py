@@ -235,6 +235,8 @@ class Network(nn.Module):
             raise TypeError(f"{name}: images must be a tensor [{layout}], got {type(images).__name__}")
         if images.dim() != 4 or images.shape[1 if self.channels_first else 3] != channels:
             raise Error(f"{name}: images must be [{layout}], got {list(images.shape)}")
+        if min(images.shape[2:] if self.channels_first else images.shape[1:3]) < 1:
+            raise Error(f"{name}: height and width of images must be at least 1, got {list(images.shape)}")
         if not images.is_floating_point():
             raise Error(f"{name}: images must be of a floating type, got {images.dtype}")
         return pixels(images) if self.channels_first else images

@@ -90,8 +90,13 @@ def has_kernels() -> bool:
 # --- The choice --------------------------------------------------------------------------------------------------
 
 
+def _is_transformed() -> bool:
+    """Whether torch.func (grad, vmap, jvp ...) is at work, which cannot see into operators of other libraries."""
+    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def _is_fused_map(*tensors: Tensor) -> bool:
-    if not (_kernels_loaded and _kernels_wanted):
+    if not (_kernels_loaded and _kernels_wanted) or _is_transformed():
         return False
     for tensor in tensors:
         if tensor.dtype not in _map_dtypes or not tensor.is_cpu:
@@ -100,7 +105,7 @@ def _is_fused_map(*tensors: Tensor) -> bool:
 
 
 def _is_fused_in_float32(*tensors: Tensor | None) -> bool:
-    if not (_kernels_loaded and _kernels_wanted):
+    if not (_kernels_loaded and _kernels_wanted) or _is_transformed():
         return False
     for tensor in tensors:
         if tensor is not None and (tensor.dtype != torch.float32 or not tensor.is_cpu):

@@ -58,6 +58,8 @@ def load(
     Returns:
         A `QnAViT`, `Detr` or `AutoEncoder` with `labels`, `preprocess`, `name` and `config` of the file.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise Error(f"load: path must be a path, got {type(path).__name__}")
     if _is_flax(path):
         metadata: dict[str, str] = {}
         metadata["name"], parsed, tensors = _read_flax(path, config)

@@ -337,6 +337,11 @@ WRONG = [
     (lambda: qna.QnA(64, kernel_size=0), r"QnA: kernel_size must be at least 1, got 0"),
     (lambda: qna.QnA(64, kernel_size=(3, 3, 3)), r"QnA: kernel_size must have 2 numbers, got \[3, 3, 3\]"),
     (lambda: qna.QnA(64, stride=1.5), r"QnA: stride"),
+    (lambda: qna.QnA(128 / 2), r"QnA: in_features must be a whole number, got 64.0"),
+    (lambda: qna.QnA("64"), r"QnA: in_features must be a whole number, got '64'"),
+    (lambda: qna.QnA(64, heads=8.0), r"QnA: heads must be a whole number, got 8.0"),
+    (lambda: qna.QnA(64, upsample=2.0), r"QnA: upsample must be a whole number, got 2.0"),
+    (lambda: qna.SASA(64.0), r"SASA: in_features must be a whole number, got 64.0"),
     (lambda: qna.QnA(64, padding=(1, 1)), r"QnA: padding must have 4 numbers, got \[1, 1\]"),
     (lambda: qna.QnA(64, upsample=2, queries=3), r"QnA: up-sampling by 2 needs 4 queries, got 3"),
     (lambda: qna.QnA(64, upsample=0), r"QnA: upsample must be from 1 to 64, got 0"),
@@ -355,6 +360,38 @@ WRONG = [
     (lambda: qna.SASA(64, padding=2), r"SASA: padding must be from 0 to half the window \(1\), got 2"),
     (lambda: qna.SASA(8)(torch.zeros(1, 5, 5, 9)), r"SASA: x must be \[batch, height, width, 8\]"),
 ]
+
+
+@pytest.mark.parametrize("make", [lambda: qna.QnA(16, heads=4), lambda: qna.SASA(16, heads=4)])
+def test_func(make):
+    """torch.func sees into the layers, for each sample too."""
+    from torch.func import functional_call, grad, jvp, vmap
+
+    layer, x = fill(make()), torch.randn(3, 6, 7, 16)
+    layer(x).square().sum().backward()
+    parameters = {name: value.detach() for name, value in layer.named_parameters()}
+    for name, ours in grad(lambda p: functional_call(layer, p, (x,)).square().sum())(parameters).items():
+        torch.testing.assert_close(ours, layer.get_parameter(name).grad, rtol=1e-4, atol=1e-4)
+    loss = lambda p, one: functional_call(layer, p, (one[None],)).square().sum()  # noqa: E731
+    for name, ours in vmap(grad(loss), in_dims=(None, 0))(parameters, x).items():
+        torch.testing.assert_close(ours.sum(0), layer.get_parameter(name).grad, rtol=1e-4, atol=1e-4)
+    tangent = torch.randn_like(x)
+    y, along = jvp(layer, (x,), (tangent,))
+    torch.testing.assert_close(y, layer(x), rtol=1e-5, atol=1e-5)
+    step = 1e-3
+    moved = (layer.double()(x.double() + step * tangent) - layer(x.double() - step * tangent)) / (2 * step)
+    torch.testing.assert_close(along.double(), moved, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("scale", ["average", "signed"])
+def test_made_on_the_meta_device(scale):
+    layer = fill(qna.QnA(16, heads=4, attention_scale=scale))
+    with torch.device("meta"):
+        other = qna.QnA(16, heads=4, attention_scale=scale)
+    other = other.to_empty(device="cpu")
+    other.load_state_dict(layer.state_dict())
+    x = torch.randn(1, 5, 6, 16)
+    assert torch.equal(other(x), layer(x))
 
 
 @pytest.mark.parametrize(("act", "message"), WRONG)

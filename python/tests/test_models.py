@@ -112,8 +112,10 @@ def test_create_model():
 
 
 def test_wrong_names():
-    with pytest.raises(qna.Error, match="there is no model 'resnet'; the models are qna_vit_tiny, "):
+    with pytest.raises(qna.Error, match="there is no model 'resnet'.*; the models are qna_vit_tiny, "):
         qna.create_model("resnet")
+    with pytest.raises(qna.Error, match="there is no model 'qna_vit_tny'; did you mean 'qna_vit_tiny'"):
+        qna.create_model("qna_vit_tny")
     with pytest.raises(qna.Error, match="unknown key 'dropout'"):
         qna.create_model("qna_vit_pico", dropout=0.1)
 
@@ -220,6 +222,7 @@ def test_intermediates():
 @pytest.mark.parametrize("images, error, words", [
     (torch.zeros(3, 32, 32), qna.Error, "images must be [batch, 3, height, width], got [3, 32, 32]"),
     (torch.zeros(1, 32, 32, 3), qna.Error, "images must be [batch, 3, height, width], got [1, 32, 32, 3]"),
+    (torch.zeros(1, 3, 0, 32), qna.Error, "height and width of images must be at least 1, got [1, 3, 0, 32]"),
     (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), qna.Error, "images must be of a floating type, got torch.uint8"),
     ([1, 2], TypeError, "images must be a tensor [batch, 3, height, width], got list"),
 ])

@@ -17,7 +17,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples" / "python"
 
 # What export_onnx needs beside what the lines import.
-EXPORT_MODULES = {"onnx", "onnxscript", "onnxruntime"}
+EXPORT_MODULES = {"onnx", "onnxruntime"}
 
 # Before the lines where PyTorch must not be needed.
 FORBID_TORCH = """

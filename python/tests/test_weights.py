@@ -108,6 +108,8 @@ def test_the_engine_takes_a_network():
         assert difference(torch.from_numpy(served.logits(ready)), model(images)) < 1e-5
         model.head.fc.bias += 1  # what was opened stays as it was
     assert difference(torch.from_numpy(served.logits(ready)) + 1, model(images)) < 1e-5
+    compiled = qna.open(torch.compile(model))  # not run: its weights are taken
+    assert difference(torch.from_numpy(compiled.logits(images.permute(0, 2, 3, 1))), model(images)) < 1e-5
     with pytest.raises(qna.Error, match="weights must be a path, bytes or a network of qna, got torch.nn"):
         qna.open(torch.nn.Linear(2, 2))
 
@@ -168,7 +170,7 @@ def test_what_cannot_be_saved(tmp_path):
     model.head.fc = torch.nn.Linear(32, 9)
     with pytest.raises(qna.Error, match=r"'head.fc.weight' must be \[5, 32\] as the configuration says, got \[9, 32\]"):
         qna.save(model, path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(qna.Error, match="path must be in a folder that is there, got .*missing/model.safetensors$"):
         qna.save(network(MICRO), tmp_path / "missing" / "model.safetensors")
     assert os.listdir(tmp_path) == []
 
@@ -329,5 +331,8 @@ def test_tensors_of_training_are_passed_by(file, tmp_path):
 def test_missing_file():
     with pytest.raises(FileNotFoundError):
         qna.load("missing.safetensors")
+    for wrong in (3, b"bytes"):
+        with pytest.raises(qna.Error, match=f"load: path must be a path, got {type(wrong).__name__}"):
+            qna.load(wrong)
     with pytest.raises(qna.Error, match="config belongs to flax checkpoints"):
         qna.load(WEIGHTS, config="qna_vit_nano")

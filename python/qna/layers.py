@@ -53,7 +53,10 @@ def same_padding(kernel_size: Sequence[int], dilation: Sequence[int] = (1, 1)) -
 
 def _features(value: int | None, name: str, caller: str) -> int:
     """0 for None, which stands for a default as 0 does."""
-    return 0 if value is None else whole_number(value, name, 0, caller)
+    if value is None:
+        return 0
+    check(not isinstance(value, int) or value >= 0, caller, "{} must be at least 1 (or None), got {}", name, value)
+    return whole_number(value, name, 0, caller)
 
 
 def _check_heads(heads: int, features: int, caller: str) -> None:

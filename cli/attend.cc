@@ -209,10 +209,7 @@ void add_attend(Command program) {
             "Weights of the values, with the learned scale, instead of attention");
   verb.flag("--shared-scale", a->style.shared_scale,
             "One range of colours for all heads of a layer");
-  verb.option("--threads", a->threads,
-              "Threads that compute, and that read pictures [one per core]")
-      .range(1, 1024);
-  add_weight_type(verb, a->weight_type);
+  add_engine_options(verb, a->threads, a->weight_type);
   verb.footer(
       "For every picture and layer a PNG sheet shows each head's attention, summed over the "
       "windows\n"

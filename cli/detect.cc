@@ -225,10 +225,7 @@ void add_detect(Command program) {
   verb.option("--size", a->size, "Shorter side to look at [as the weights file says]")
       .range(16, 8192);
   verb.flag("--attention", a->attention, "Also draw where the decoder looks for each object");
-  verb.option("--threads", a->threads,
-              "Threads that compute, and that read pictures [one per core]")
-      .range(1, 1024);
-  add_weight_type(verb, a->weight_type);
+  add_engine_options(verb, a->threads, a->weight_type);
   verb.footer(
       "A picture that cannot be read is reported and does not stop the rest; the exit status then\n"
       "is 1. For `qna coco-eval`, write all detections: --threshold 0.\n\n"

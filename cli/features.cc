@@ -95,10 +95,7 @@ void add_features(Command program) {
   verb.option("-o,--out", a->out, "File to write (.safetensors)").required();
   verb.flag("--map", a->map, "The last stage's whole map instead of one vector per picture");
   verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
-  verb.option("--threads", a->batches.threads,
-              "Threads that compute, and that read pictures [one per core]")
-      .range(1, 1024);
-  add_weight_type(verb, a->weight_type);
+  add_engine_options(verb, a->batches.threads, a->weight_type);
   verb.footer(
       "The file holds one tensor, 'features': [pictures, features], or [pictures, height, width,\n"
       "features] with --map. Its metadata entry 'images' lists the pictures in that order.\n\n"

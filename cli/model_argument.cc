@@ -122,6 +122,12 @@ void add_weight_type(Command& verb, std::string& weight_type) {
       .one_of({"float32", "bfloat16"});
 }
 
+void add_engine_options(Command& verb, int& threads, std::string& weight_type) {
+  verb.option("--threads", threads, "Threads that compute, and that read pictures [one per core]")
+      .range(1, 1024);
+  add_weight_type(verb, weight_type);
+}
+
 engine::ModelOptions model_options(const std::string& weight_type) {
   return {.weight_type = weight_type == "bfloat16" ? engine::WeightType::kBFloat16
                                                    : engine::WeightType::kFloat32};

@@ -46,8 +46,10 @@ std::vector<std::string> read_labels(const std::string& path);
 std::vector<std::string> dtype_names();
 format::DType dtype_of(const std::string& name);
 
-// --weight-type of the verbs that run a network, and what it says.
+// --weight-type of the verbs that run a network, and what it says; with it --threads, unless a verb
+// has its own.
 void add_weight_type(Command& verb, std::string& weight_type);
+void add_engine_options(Command& verb, int& threads, std::string& weight_type);
 engine::ModelOptions model_options(const std::string& weight_type);
 
 // "224" or "224x320": height and width.

@@ -87,10 +87,7 @@ void add_predict(Command program) {
   verb.option("--top", a->top, "How many classes to print [5]").range(1, 1 << 24);
   verb.flag("--json", a->as_json, "One JSON object per picture and line");
   verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
-  verb.option("--threads", a->batches.threads,
-              "Threads that compute, and that read pictures [one per core]")
-      .range(1, 1024);
-  add_weight_type(verb, a->weight_type);
+  add_engine_options(verb, a->batches.threads, a->weight_type);
   verb.footer(
       "Resizing, cropping and normalisation are those kept in the weights file. A picture that\n"
       "cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"

@@ -62,10 +62,7 @@ void add_reconstruct(Command program) {
       .required()
       .type_name("IMAGE");
   verb.option("-o,--out", a->out, "Folder for the pictures, made if need be").required();
-  verb.option("--threads", a->threads,
-              "Threads that compute, and that read pictures [one per core]")
-      .range(1, 1024);
-  add_weight_type(verb, a->weight_type);
+  add_engine_options(verb, a->threads, a->weight_type);
   verb.footer(
       "Each PNG file shows the original, as the network saw it, and the reconstruction. A picture\n"
       "that cannot be read is reported and does not stop the rest; the exit status then is 1.\n\n"

@@ -7,9 +7,7 @@
 #define QNA_KERNELS_SELF_ATTENTION_INL_H_
 #endif
 
-#include <numeric>
 #include <span>
-#include <vector>
 
 #include "qna/kernels/attention-inl.h"
 #include "qna/kernels/window_self_attention.h"
@@ -39,28 +37,25 @@ struct AttentionWindow {
   }
 };
 
-// The windows and heads of some images as tasks; heads change fastest.
+// The windows and heads of some images as tasks; heads change fastest. It allocates nothing: the
+// engine's second image of a size needs no memory from the system.
 class AttentionTasks {
  public:
-  AttentionTasks(const WindowSelfAttentionArgs<float>& args, std::span<const int64_t> images)
-      : args_(args),
-        images_(images.begin(), images.end()),
-        rows_((args.height - 1) / args.window_h + 1),
-        columns_((args.width - 1) / args.window_w + 1) {}
   // Of all images.
-  explicit AttentionTasks(const WindowSelfAttentionArgs<float>& args) : AttentionTasks(args, {}) {
-    images_.resize(args.batch);
-    std::iota(images_.begin(), images_.end(), int64_t{0});
-  }
+  explicit AttentionTasks(const WindowSelfAttentionArgs<float>& args)
+      : AttentionTasks(args, nullptr, args.batch) {}
+  // Of these, which live as long.
+  AttentionTasks(const WindowSelfAttentionArgs<float>& args, std::span<const int64_t> images)
+      : AttentionTasks(args, images.data(), static_cast<int64_t>(images.size())) {}
 
   int64_t of_an_image() const { return rows_ * columns_ * args_.heads; }
-  int64_t count() const { return static_cast<int64_t>(images_.size()) * of_an_image(); }
+  int64_t count() const { return images_count_ * of_an_image(); }
   AttentionWindow at(int64_t task) const {
     const int64_t index = task / args_.heads;
     const int64_t place = index / columns_ / rows_;
     const int64_t top = index / columns_ % rows_ * args_.window_h;
     const int64_t left = index % columns_ * args_.window_w;
-    return {.image = images_[place],
+    return {.image = images_ == nullptr ? place : images_[place],
             .head = task % args_.heads,
             .top = top,
             .left = left,
@@ -70,8 +65,16 @@ class AttentionTasks {
   }
 
  private:
+  AttentionTasks(const WindowSelfAttentionArgs<float>& args, const int64_t* images, int64_t count)
+      : args_(args),
+        images_(images),
+        images_count_(count),
+        rows_((args.height - 1) / args.window_h + 1),
+        columns_((args.width - 1) / args.window_w + 1) {}
+
   const WindowSelfAttentionArgs<float>& args_;
-  std::vector<int64_t> images_;
+  const int64_t* images_;  // null: all
+  int64_t images_count_;
   int64_t rows_, columns_;  // of windows
 };
 

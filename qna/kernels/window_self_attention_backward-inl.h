@@ -7,6 +7,8 @@
 #define QNA_KERNELS_SELF_ATTENTION_BACKWARD_INL_H_
 #endif
 
+#include <vector>
+
 #include "qna/kernels/activation_gradient-inl.h"
 #include "qna/kernels/outer_sum-inl.h"
 #include "qna/kernels/window_self_attention-inl.h"
@@ -176,7 +178,7 @@ class AttentionGradient {
  public:
   // At most so many images at a time.
   AttentionGradient(const WindowSelfAttentionArgs<float>& args, int64_t most_images, int workers)
-      : most_tasks_(most_images * AttentionTasks(args, {}).of_an_image()),
+      : most_tasks_(most_images * AttentionTasks(args).of_an_image()),
         cells_(args.bias == nullptr ? 0 : (2 * args.bias_h - 1) * (2 * args.bias_w - 1)),
         bias_(args.heads * cells_, 0.0),
         workers_(workers, AttentionGradientScratch(args.window_h * args.window_w, args.head_dim)) {}

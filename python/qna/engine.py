@@ -246,9 +246,10 @@ class _Source(NamedTuple):
     owner: object = None
 
 
-def _is_tensor(value: object) -> bool:
+def _as_array(value: Any) -> Any:
+    """A tensor as an array; anything else as it is."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    return value.detach().cpu().numpy() if torch is not None and isinstance(value, torch.Tensor) else value
 
 
 def _is_pillow(image: object) -> bool:
@@ -262,8 +263,7 @@ def _source(image: Image) -> _Source:
     if isinstance(image, (bytes, bytearray, memoryview)):
         data = bytes(image)
         return _Source("memory", (data, len(data)))
-    if _is_tensor(image):
-        image = image.detach().cpu().numpy()
+    image = _as_array(image)
     if isinstance(image, np.ndarray):
         return _source_of_array(image)
     if _is_pillow(image):
@@ -413,8 +413,7 @@ class Model:
         images: float32 [B, H, W, channels] of any one size, an array or a tensor, resized and normalised already.
         """
         channels = self._description["channels"]
-        if _is_tensor(images):
-            images = images.detach().cpu().numpy()
+        images = _as_array(images)
         if (not isinstance(images, np.ndarray) or images.dtype != np.float32 or images.ndim != 4
                 or images.shape[3] != channels or images.size == 0):
             got = f"{images.dtype} {list(images.shape)}" if isinstance(images, np.ndarray) else _type_name(images)

@@ -8,9 +8,11 @@
 // computed: there y = x, and qkv and mixed are not written.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "qna/base/runtime.h"
+#include "qna/kernels/window_self_attention.h"
 
 namespace qna::kernels {
 
@@ -37,6 +39,24 @@ struct WindowSelfAttentionBranchInputs {
   const T* drop_factor;  // [B], or null: all 1
   int64_t image_rows() const { return height * width; }
   int64_t rows() const { return batch * image_rows(); }
+  // The attention between the two products.
+  WindowSelfAttentionArgs<T> attention(const T* qkv, T* mixed) const {
+    const int64_t dim = features / heads;
+    return {.batch = batch,
+            .height = height,
+            .width = width,
+            .heads = heads,
+            .head_dim = dim,
+            .window_h = window_h,
+            .window_w = window_w,
+            .qkv = qkv,
+            .scale = 1 / std::sqrt(static_cast<T>(dim)),
+            .bias = bias,
+            .bias_h = bias_h,
+            .bias_w = bias_w,
+            .mask = mask,
+            .out = mixed};
+  }
 };
 
 template <typename T>

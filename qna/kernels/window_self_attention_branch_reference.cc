@@ -13,21 +13,11 @@ template <typename T>
 WindowSelfAttentionArgs<T> attention_of(const WindowSelfAttentionBranchInputs<T>& in, int64_t image,
                                         const T* qkv, T* mixed) {
   const int64_t first = image * in.image_rows();
-  const int64_t dim = in.features / in.heads;
-  return {.batch = 1,
-          .height = in.height,
-          .width = in.width,
-          .heads = in.heads,
-          .head_dim = dim,
-          .window_h = in.window_h,
-          .window_w = in.window_w,
-          .qkv = qkv + first * 3 * in.features,
-          .scale = 1 / std::sqrt(static_cast<T>(dim)),
-          .bias = in.bias,
-          .bias_h = in.bias_h,
-          .bias_w = in.bias_w,
-          .mask = in.mask == nullptr ? nullptr : in.mask + first,
-          .out = mixed + first * in.features};
+  WindowSelfAttentionArgs<T> args =
+      in.attention(qkv + first * 3 * in.features, mixed + first * in.features);
+  args.batch = 1;
+  if (args.mask != nullptr) args.mask += first;
+  return args;
 }
 
 }  // namespace

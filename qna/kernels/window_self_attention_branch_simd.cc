@@ -23,25 +23,6 @@ inline SampleFactors FactorsOf(const AttentionInputs& in) {
   return {in.drop_factor, in.image_rows()};
 }
 
-inline WindowSelfAttentionArgs<float> AttentionArgs(const AttentionInputs& in, const float* qkv,
-                                                    float* mixed) {
-  const int64_t dim = in.features / in.heads;
-  return {.batch = in.batch,
-          .height = in.height,
-          .width = in.width,
-          .heads = in.heads,
-          .head_dim = dim,
-          .window_h = in.window_h,
-          .window_w = in.window_w,
-          .qkv = qkv,
-          .scale = 1.0f / std::sqrt(static_cast<float>(dim)),
-          .bias = in.bias,
-          .bias_h = in.bias_h,
-          .bias_w = in.bias_w,
-          .mask = in.mask,
-          .out = mixed};
-}
-
 // Rows by chunks in groups of whole images, of whose rows `floats` each are kept from one pass over
 // the group to the next.
 inline RowChunks CutImages(const AttentionInputs& in, int64_t chunk_rows, int64_t floats) {
@@ -72,7 +53,7 @@ inline std::vector<std::vector<int64_t>> LiveImages(const AttentionInputs& in,
 void AttentionBranch(const WindowSelfAttentionBranchArgs<float>& args, Runtime& runtime) {
   const AttentionInputs& in = args.in;
   const int64_t features = in.features;
-  const WindowSelfAttentionArgs<float> attention = AttentionArgs(in, args.qkv, args.mixed);
+  const WindowSelfAttentionArgs<float> attention = in.attention(args.qkv, args.mixed);
   const RowChunks cut = CutImages(in, ChunkRows(4 * features), 5 * features);
   const auto images = LiveImages(in, cut);
   std::vector<float*> normed(runtime.workers());  // [chunk][features]
@@ -122,7 +103,7 @@ class AttentionBranchGradient {
       : args_(args),
         in_(args.in),
         // Nothing is written through `out` on the way back.
-        attention_(AttentionArgs(in_, args.qkv, const_cast<float*>(args.mixed))),
+        attention_(in_.attention(args.qkv, const_cast<float*>(args.mixed))),
         // Both sums' packed rows and the gradients of mixed and qkv.
         cut_(CutImages(in_, ChunkRows(6 * in_.features, kChunkBytes), 10 * in_.features)),
         images_(LiveImages(in_, cut_)),

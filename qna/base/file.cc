@@ -25,6 +25,20 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.{}.{}{}", path, ::getpid(), serial++, kUnfinished);
 }
 
+// Whether temporary_name() makes names like this one.
+bool is_temporary_name(std::string_view name) {
+  const auto ends_with_number = [&name] {
+    const size_t dot = name.rfind('.');
+    if (dot == std::string_view::npos || dot + 1 == name.size()) return false;
+    const std::string_view number = name.substr(dot + 1);
+    name.remove_suffix(number.size() + 1);
+    return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (!name.ends_with(kUnfinished)) return false;
+  name.remove_suffix(std::strlen(kUnfinished));
+  return ends_with_number() && ends_with_number() && !name.empty();
+}
+
 // Throws what errno says of the step that just failed.
 void check_step(bool good, const char* step, const std::string& path) {
   if (!good) fail("cannot {} {}: {}", step, path, std::strerror(errno));
@@ -68,15 +82,11 @@ void write_file(const std::string& path, std::string_view content) {
 
 void check_writable(const std::string& path) { const AtomicFile attempt(path); }
 
-void remove_leftovers(const std::string& path) {
+void remove_leftovers(const std::string& folder) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(path).parent_path();
-  const std::string begin = fs::path(path).filename().string() + ".";
   std::error_code error;  // a folder that cannot be read shows when it is written to
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(folder.empty() ? fs::path(".") : folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(begin) && name.ends_with(kUnfinished)) fs::remove(entry.path(), error);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (is_temporary_name(entry.path().filename().string())) fs::remove(entry.path(), error);
   }
 }
 

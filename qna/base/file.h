@@ -32,9 +32,9 @@ void write_file(const std::string& path, std::string_view content);
 // Throws qna::Error where write_file() could not begin: for results that take long to make.
 void check_writable(const std::string& path);
 
-// Removes what processes have left that were killed while they wrote to `path`. Nobody may be
-// writing to it.
-void remove_leftovers(const std::string& path);
+// Removes what processes have left in `folder` that were killed while they wrote files. Nobody may
+// be writing there.
+void remove_leftovers(const std::string& folder);
 
 // For messages about a file or folder that is not there: "; did you mean 'runs/best.safetensors'?"
 // where its folder has one of nearly that name, or nothing.

@@ -152,6 +152,15 @@ TEST_F(WriteFile, ConcurrentWritersLeaveOneWholeFile) {
   }
 }
 
+TEST_F(WriteFile, LeftoversOfKilledProcessesAreRemoved) {
+  const Names others = {".1.2.part", "a", "b.part", "c.12.part", "d.x.1.part", "e.1..part"};
+  for (const std::string& name : others) write_file(path(name.c_str()), "whole");
+  for (const char* name : {"a.123.0.part", "run.json.7.15.part"}) write_file(path(name), "half");
+  remove_leftovers(folder.string());
+  EXPECT_EQ(names(), others);
+  remove_leftovers(path("missing"));  // nothing to remove
+}
+
 TEST_F(WriteFile, PiecesBecomeOneFile) {
   AtomicFile file(path("a"));
   file.write("one ");

@@ -148,8 +148,8 @@ class Trainer {
     }
     processes_.broadcast(tensors);
     if (!processes_.is_first()) return;
-    // A process may have been killed while it saved.
-    for (const char* name : {"last.safetensors", kBestFile}) remove_leftovers(path(name));
+    // A process may have been killed while it wrote one of the run's files.
+    remove_leftovers(options_.folder);
     write_file(path("recipe.toml"), format::to_toml(to_json(with_absolute_paths(recipe_))));
     log_ = std::make_unique<RunLog>(options_.folder, there ? state_.step : -1);
     if (!there) {

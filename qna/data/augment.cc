@@ -22,18 +22,11 @@ bool is_whole(const Augment& options) {
   return options.crop_scale[0] == 1 && options.crop_scale[1] == 1;
 }
 
-struct Part {
-  int64_t top;
-  int64_t left;
-  int64_t height;
-  int64_t width;
-};
-
 // Python's round: halves go to the even number.
 int64_t rounded(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
 // As the parameters of torchvision's RandomResizedCrop.
-Part random_part(int64_t height, int64_t width, const Augment& options, Random& random) {
+View random_part(int64_t height, int64_t width, const Augment& options, Random& random) {
   const double area = static_cast<double>(height * width);
   const auto [low_ratio, high_ratio] = options.crop_ratio;
   for (int i = 0; i < kTries; ++i) {
@@ -47,7 +40,7 @@ Part random_part(int64_t height, int64_t width, const Augment& options, Random& 
       const int64_t h = static_cast<int64_t>(part_height);
       const int64_t top = random.below(height - h + 1);
       const int64_t left = random.below(width - w + 1);
-      return {top, left, h, w};
+      return {top, left, h, w, false};
     }
   }
   // The largest part in the middle whose ratio is allowed; at least one pixel of it.
@@ -59,12 +52,11 @@ Part random_part(int64_t height, int64_t width, const Augment& options, Random& 
   } else if (ratio > high_ratio) {
     w = std::clamp<int64_t>(rounded(static_cast<double>(height) * high_ratio), 1, width);
   }
-  return {(height - h) / 2, (width - w) / 2, h, w};
+  return {(height - h) / 2, (width - w) / 2, h, w, false};
 }
 
-Image resized_part(const Image& image, const Augment& options, Random& random) {
+Image resized_part(const Image& image, const Augment& options, const View& part) {
   const auto [height, width] = options.size;
-  const Part part = random_part(image.height, image.width, options, random);
   // Cut first: a box of resize would look beyond the edges of the part.
   return image::resize(image::crop(image, part.top, part.left, part.height, part.width), height,
                        width, options.filter);
@@ -97,6 +89,19 @@ Image padded_part(const Image& image, const Augment& options, Random& random) {
   const int64_t left = random.below(2 * options.pad + 1);
   return shifted(image::resize(image, options.size[0], options.size[1], options.filter),
                  options.pad, top, left);
+}
+
+// What is seen of the image, at the size wanted.
+Image seen_part(const Image& image, const Augment& options, Random& random, const View* view) {
+  if (view != nullptr) {
+    Image out = resized_part(image, options, *view);
+    return view->mirrored ? image::flip(out) : out;
+  }
+  Image out =
+      options.pad > 0
+          ? padded_part(image, options, random)
+          : resized_part(image, options, random_part(image.height, image.width, options, random));
+  return random.chance(options.flip) ? image::flip(out) : out;
 }
 
 // NaN fails, too.
@@ -140,12 +145,10 @@ void check_augment(const Augment& augment, const char* where) {
   }
 }
 
-Image augment(const Image& image, const Augment& options, Random& random) {
+Image augment(const Image& image, const Augment& options, Random& random, const View* view) {
   check_augment(options, "augment");
   image::check_image(image, "augment");
-  Image out =
-      options.pad > 0 ? padded_part(image, options, random) : resized_part(image, options, random);
-  if (random.chance(options.flip)) out = image::flip(out);
+  Image out = seen_part(image, options, random, view);
   if (options.rand_augment) {
     image::Color fill;
     for (int c = 0; c < 3; ++c) {

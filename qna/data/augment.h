@@ -44,8 +44,20 @@ struct Augment {
 // Throws qna::Error that begins with `where` and names the field, the rule and the value.
 void check_augment(const Augment& augment, const char* where);
 
-// All steps on pixels: everything but erasing. Grey images stay grey.
-image::Image augment(const image::Image& image, const Augment& options, Random& random);
+// A part of an image, mirrored or not.
+struct View {
+  int64_t top;
+  int64_t left;
+  int64_t height;
+  int64_t width;
+  bool mirrored;
+  bool operator==(const View&) const = default;
+};
+
+// All steps on pixels: everything but erasing. Grey images stay grey. view: what is seen of the
+// image, in the place of a random part and mirroring; null: those.
+image::Image augment(const image::Image& image, const Augment& options, Random& random,
+                     const View* view = nullptr);
 
 // Brightness, contrast and saturation, in random order, each by a factor in [1 - amount, 1 +
 // amount].

@@ -37,6 +37,18 @@ Augment plain(int64_t height, int64_t width) {
   return {.size = {height, width}, .crop_scale = {1, 1}, .crop_ratio = {1, 1}, .flip = 0};
 }
 
+TEST(Augment, AViewIsTakenAsItIs) {
+  const Image image = coordinates(20, 30);
+  for (const bool mirrored : {false, true}) {
+    const View view{3, 5, 8, 10, mirrored};
+    Random random(1, 2, 3, kAugment);
+    const Image part = image::crop(image, 3, 5, 8, 10);
+    const Augment options{.size = {8, 10}, .flip = mirrored ? 0.0 : 1.0};
+    EXPECT_EQ(augment(image, options, random, &view).pixels,
+              mirrored ? image::flip(part).pixels : part.pixels);
+  }
+}
+
 TEST(Augment, PartsHaveTheirShareAndRatio) {
   const Image image = coordinates(200, 250);
   const Augment options = {

@@ -22,12 +22,14 @@ std::shared_ptr<const Dataset> checked(std::shared_ptr<const Dataset> dataset) {
 }  // namespace
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const Preprocess& preprocess,
-               const std::optional<Augment>& augment, const Mix& mix, const LoaderOptions& options)
+               const std::optional<Augment>& augment, const Mix& mix, const LoaderOptions& options,
+               std::shared_ptr<const TeacherTargets> teacher)
     : dataset_(checked(std::move(dataset))),
       preprocess_(preprocess),
       augment_(augment),
       mix_(mix),
       options_(options),
+      teacher_(std::move(teacher)),
       cache_(options.cache_bytes),
       queue_(*this, "Loader", dataset_->size(), is_mixed(), options) {
   const int64_t used = static_cast<int64_t>(dataset_->classes().size());
@@ -35,6 +37,10 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Preprocess& preproc
   check(options_.classes >= used,
         "Loader: classes must be at least those of the data set, {}, got {}", used,
         options_.classes);
+  columns_ = options_.classes;
+  if (teacher_) {
+    columns_ += static_cast<int64_t>(teacher_->classes().size()) + teacher_->features();
+  }
   check_options();
 }
 
@@ -45,6 +51,9 @@ void Loader::check_options() const {
         1 << 24, o.classes);
   check(o.label_smoothing >= 0 && o.label_smoothing < 1,
         "Loader: label_smoothing must be at least 0 and below 1, got {}", o.label_smoothing);
+  check(o.temperature > 0 && o.temperature <= 100,
+        "Loader: temperature must be above 0 and at most 100, got {}", o.temperature);
+  check(!teacher_ || augment_, "Loader: a teacher must come with augment, got none");
   check_preprocess(preprocess_, "Loader");
   check_mix(mix_, "Loader");
   if (augment_) {
@@ -57,6 +66,8 @@ void Loader::check_options() const {
     const int64_t label = dataset_->label(i);
     check(label >= 0 && label < o.classes, "Loader: the label of {} must be in [0, {}), got {}",
           dataset_->name(i), o.classes, label);
+    check(!teacher_ || !teacher_->places(dataset_->name(i)).empty(),
+          "Loader: the teacher must have seen all pictures, but not {}", dataset_->name(i));
   }
 }
 
@@ -95,7 +106,7 @@ void Loader::open(Batch& batch) {
   batch.width = size_[1];
   batch.channels = preprocess_.channels();
   batch.pixels.resize(batch.count * batch.height * batch.width * batch.channels);
-  batch.targets.resize(batch.count * options_.classes);
+  batch.targets.resize(batch.count * columns_);
   batch.labels.resize(batch.count);
 }
 
@@ -109,16 +120,31 @@ std::shared_ptr<const Image> Loader::fitted_or_decoded(int64_t index) {
   });
 }
 
+// With a teacher, also what it says of this view, in the columns behind the classes.
+Image Loader::augmented(const Image& image, int64_t index, Random& random, float* targets) {
+  if (!teacher_) return augment(image, *augment_, random);
+  const std::string name = dataset_->name(index);
+  const std::vector<TeacherTargets::Place>& places = teacher_->places(name);
+  const TeacherTargets::Place& place = places[random.below(static_cast<int64_t>(places.size()))];
+  const View view = teacher_->view(place, image, name);
+  float* probabilities = targets + options_.classes;
+  teacher_->probabilities(place, options_.temperature, probabilities);
+  if (teacher_->features() > 0) {
+    teacher_->features(place, probabilities + teacher_->classes().size());
+  }
+  return augment(image, *augment_, random, &view);
+}
+
 void Loader::fill(Batch& batch, int64_t slot) {
   const int64_t index = batch.images[slot];
   float* pixels = batch.pixels.data() + slot * batch.height * batch.width * batch.channels;
-  float* targets = batch.targets.data() + slot * options_.classes;
+  float* targets = batch.targets.data() + slot * columns_;
   Random random(options_.seed, static_cast<uint64_t>(queue_.epoch()), static_cast<uint64_t>(index),
                 kAugment);
   std::shared_ptr<const Image> image = fitted_or_decoded(index);
   if (augment_) {
     image = std::make_shared<const Image>(
-        guarded(*dataset_, index, [&] { return augment(*image, *augment_, random); }));
+        guarded(*dataset_, index, [&] { return augmented(*image, index, random, targets); }));
   }
   check(image->height == batch.height && image->width == batch.width,
         "{}: its size, {} x {}, is not that of the first picture, {} x {} (height x width); set "
@@ -138,7 +164,7 @@ void Loader::leave_out(Batch& batch, int64_t slot) {
   const int64_t floats = batch.height * batch.width * batch.channels;
   batch.labels[slot] = -1;
   std::fill_n(batch.pixels.data() + slot * floats, floats, 0.0f);
-  std::fill_n(batch.targets.data() + slot * options_.classes, options_.classes, 0.0f);
+  std::fill_n(batch.targets.data() + slot * columns_, columns_, 0.0f);
 }
 
 void Loader::finish(Batch& batch) {
@@ -146,8 +172,8 @@ void Loader::finish(Batch& batch) {
   const int64_t floats = batch.height * batch.width * batch.channels;
   const auto copy = [&](int64_t to, int64_t from) {
     std::copy_n(batch.pixels.data() + from * floats, floats, batch.pixels.data() + to * floats);
-    std::copy_n(batch.targets.data() + from * options_.classes, options_.classes,
-                batch.targets.data() + to * options_.classes);
+    std::copy_n(batch.targets.data() + from * columns_, columns_,
+                batch.targets.data() + to * columns_);
   };
   // The neighbour of a broken image is mixed with itself: it must not fade to nothing.
   for (int64_t i = 0; i < batch.count; ++i) {
@@ -159,7 +185,7 @@ void Loader::finish(Batch& batch) {
   Random random(options_.seed, static_cast<uint64_t>(queue_.epoch()),
                 static_cast<uint64_t>(batch.index), kMix);
   mix(batch.pixels.data(), batch.targets.data(), batch.count, batch.height, batch.width,
-      batch.channels, options_.classes, mix_, random);
+      batch.channels, columns_, mix_, random);
   for (int64_t i = 0; i < batch.count; ++i) {
     if (batch.labels[i] < 0) leave_out(batch, i);
   }

@@ -18,6 +18,7 @@
 #include "qna/data/loader_options.h"
 #include "qna/data/mix.h"
 #include "qna/data/preprocess.h"
+#include "qna/data/teacher_targets.h"
 
 namespace qna::data {
 
@@ -28,8 +29,10 @@ struct Batch {
   int64_t height = 0;
   int64_t width = 0;
   int64_t channels = 0;
-  std::vector<float> pixels;    // [count, height, width, channels], normalised
-  std::vector<float> targets;   // [count, classes], smoothed and mixed; each row sums to 1
+  std::vector<float> pixels;  // [count, height, width, channels], normalised
+  // [count, columns]: one for each class, smoothed and mixed, which sum to 1; with a teacher, then
+  // the probabilities of its classes, then its features, mixed as well.
+  std::vector<float> targets;
   std::vector<int64_t> labels;  // [count]; -1: a broken image, whose pixels and targets are 0
   std::vector<int64_t> images;  // [count], indices in the data set
 
@@ -40,12 +43,15 @@ class Loader : private BatchMaker<Batch> {
  public:
   // With `augment`: training. Images are augmented, then normalised by the mean and std of
   // `preprocess`, then erased and mixed. Without: as in evaluation, by fit() and
-  // to_floats(), and `mix` must be off.
+  // to_floats(), and `mix` must be off. teacher: all images were seen by it, and are shown in the
+  // views that it saw; only with `augment`.
   Loader(std::shared_ptr<const Dataset> dataset, const Preprocess& preprocess,
-         const std::optional<Augment>& augment, const Mix& mix, const LoaderOptions& options);
+         const std::optional<Augment>& augment, const Mix& mix, const LoaderOptions& options,
+         std::shared_ptr<const TeacherTargets> teacher = nullptr);
 
   int64_t batches() const { return queue_.batches(); }  // in an epoch; the last may be smaller
   int64_t classes() const { return options_.classes; }
+  int64_t columns() const { return columns_; }  // of the targets
 
   // Begins an epoch, or goes on with one at `first_batch`. What is left of another one is dropped.
   void start(int64_t epoch, int64_t first_batch = 0);
@@ -66,6 +72,7 @@ class Loader : private BatchMaker<Batch> {
   bool is_mixed() const { return mix_.mixup > 0 || mix_.cutmix > 0; }
   std::array<int64_t, 2> find_size() const;
   std::shared_ptr<const image::Image> fitted_or_decoded(int64_t index);
+  image::Image augmented(const image::Image& image, int64_t index, Random& random, float* targets);
 
   void open(Batch& batch) override;
   void fill(Batch& batch, int64_t slot) override;
@@ -77,6 +84,8 @@ class Loader : private BatchMaker<Batch> {
   const std::optional<Augment> augment_;
   const Mix mix_;
   LoaderOptions options_;
+  const std::shared_ptr<const TeacherTargets> teacher_;
+  int64_t columns_ = 0;
   ImageCache cache_;
   std::array<int64_t, 2> size_ = {0, 0};  // height and width of all images, set by start()
   BatchQueue<Batch> queue_;               // last: its workers end before the rest goes

@@ -18,9 +18,10 @@ struct LoaderOptions {
   size_t cache_bytes = size_t{1} << 30;  // of decoded images
   int64_t classes = 0;                   // of the model; 0: as many as the data set has
   double label_smoothing = 0;            // this share of a target goes to all classes alike
+  double temperature = 1;                // of a teacher's probabilities
 };
 
-// All but classes and label_smoothing, which only some loaders use. Throws qna::Error that begins
+// All but classes, label_smoothing and temperature, which only some loaders use. Throws qna::Error that begins
 // with `where`.
 void check_loader_options(const LoaderOptions& options, const char* where);
 

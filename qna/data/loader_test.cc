@@ -6,6 +6,7 @@
 
 #include "qna/data/loader_testonly.h"
 #include "qna/data/order.h"
+#include "qna/data/teacher_targets_testonly.h"
 
 namespace qna::data {
 namespace {
@@ -241,7 +242,62 @@ TEST(Loader, CanBeStartedAgainAndLeftAtAnyTime) {
   EXPECT_LE(dataset->reads, 10 * (0 + 1 + 2 + 3 + 4 + 6 * 4) + 10 * 4);
 }
 
+std::shared_ptr<const TeacherTargets> teacher_of(TeacherFile file) {
+  file.names = "noise[0]\nnoise[1]";
+  return std::make_shared<const TeacherTargets>(std::make_shared<const std::string>(file.bytes()),
+                                                "teacher");
+}
+
+TEST(Loader, ATeachersViewsComeWithItsAnswers) {
+  const auto teacher = teacher_of({});
+  const Augment plain{.size = {8, 6}, .crop_scale = {0.5, 1}};
+  std::set<int64_t> seen;
+  for (int64_t epoch = 0; epoch < 8; ++epoch) {
+    Loader loader(noise(2), {}, plain, {}, {.batch = 2, .temperature = 2}, teacher);
+    ASSERT_EQ(loader.columns(), 3 + 3 + 2);
+    loader.start(epoch);
+    const Batch batch = drain(loader).at(0);
+    for (int64_t i = 0; i < 2; ++i) {
+      const image::Image image = noise(2)->read(batch.images[i], 3);
+      const float* targets = batch.targets.data() + i * loader.columns();
+      EXPECT_EQ(targets[batch.labels[i]], 1);
+      int64_t fits = 0;
+      for (const TeacherTargets::Place& place : teacher->places(noise(2)->name(batch.images[i]))) {
+        const View view = teacher->view(place, image, "");
+        Random random(0, 0, 0, kAugment);
+        std::vector<float> pixels(8 * 6 * 3), said(5);
+        to_floats(augment(image, plain, random, &view), {}, pixels.data());
+        teacher->probabilities(place, 2, said.data());
+        teacher->features(place, said.data() + 3);
+        const bool shown =
+            std::equal(pixels.begin(), pixels.end(), batch.pixels.begin() + i * 8 * 6 * 3);
+        EXPECT_EQ(shown, std::equal(said.begin(), said.end(), targets + 3));
+        fits += shown;
+        if (shown) seen.insert(place.row);
+      }
+      EXPECT_EQ(fits, 1);
+    }
+  }
+  EXPECT_EQ(seen.size(), 4u);  // all views, sooner or later
+}
+
+TEST(Loader, ATeachersAnswersAreMixedAsThePixels) {
+  Loader loader(noise(2), {}, kAugmentAll, {.mixup = 1}, {.batch = 2}, teacher_of({}));
+  loader.start(0);
+  const Batch batch = drain(loader).at(0);
+  for (int64_t i = 0; i < 2; ++i) {
+    const float* row = batch.targets.data() + i * loader.columns();
+    EXPECT_NEAR(std::accumulate(row, row + 3, 0.0), 1, 1e-6);
+    EXPECT_NEAR(std::accumulate(row + 3, row + 6, 0.0), 1, 1e-6);
+    EXPECT_LT(*std::max_element(row, row + 3), 1);  // two labels
+  }
+}
+
 TEST(Loader, Mistakes) {
+  EXPECT_THROW(Loader(noise(3), {}, kAugmentAll, {}, {}, teacher_of({})), Error);  // two are seen
+  EXPECT_THROW(Loader(noise(2), {}, std::nullopt, {}, {}, teacher_of({})), Error);
+  EXPECT_THROW(Loader(noise(2), {}, kAugmentAll, {}, {.temperature = 0}), Error);
+
   const auto made = [](const LoaderOptions& options, const Mix& mix = {}, bool training = true) {
     return complaint([&] {
       Loader(noise(4), {}, training ? std::optional(kAugmentAll) : std::nullopt, mix, options);

@@ -52,12 +52,12 @@ void check_mix(const Mix& mix, const char* where) {
 }
 
 void mix(float* pixels, float* targets, int64_t count, int64_t height, int64_t width,
-         int64_t channels, int64_t classes, const Mix& options, Random& random) {
+         int64_t channels, int64_t columns, const Mix& options, Random& random) {
   check_mix(options, "mix");
-  check(count >= 0 && height >= 1 && width >= 1 && channels >= 1 && classes >= 1,
+  check(count >= 0 && height >= 1 && width >= 1 && channels >= 1 && columns >= 1,
         "mix: sizes must be at least 1 (count 0), got count {}, height {}, width {}, channels {}, "
-        "classes {}",
-        count, height, width, channels, classes);
+        "columns {}",
+        count, height, width, channels, columns);
   if (options.mixup == 0 && options.cutmix == 0) return;
   if (!random.chance(options.probability)) return;
   const bool either = options.mixup > 0 && options.cutmix > 0;
@@ -80,7 +80,7 @@ void mix(float* pixels, float* targets, int64_t count, int64_t height, int64_t w
       }
   }
   for (int64_t i = 0; i + 1 < count; i += 2) {
-    blend(targets + i * classes, targets + (i + 1) * classes, classes, static_cast<float>(share));
+    blend(targets + i * columns, targets + (i + 1) * columns, columns, static_cast<float>(share));
   }
 }
 

@@ -19,9 +19,9 @@ void check_mix(const Mix& mix, const char* where);
 
 // Neighbours 2i and 2i + 1 are mixed with each other, the last of an odd count with nothing: so
 // pairs are the same however a batch is divided among processes, as long as shares are even.
-// pixels[count, height, width, channels], targets[count, classes]. The batch's random numbers are
+// pixels[count, height, width, channels], targets[count, columns]. The batch's random numbers are
 // the same on all processes.
 void mix(float* pixels, float* targets, int64_t count, int64_t height, int64_t width,
-         int64_t channels, int64_t classes, const Mix& options, Random& random);
+         int64_t channels, int64_t columns, const Mix& options, Random& random);
 
 }  // namespace qna::data

@@ -202,7 +202,7 @@ Preview preview_classification(const train::Recipe& recipe, const PreviewOptions
   data::DatasetOptions which = options.data;
   which.split = options.train;
   const auto dataset = data::open_dataset(which);
-  const std::vector<std::string> labels = tasks::class_labels(options, *dataset);
+  const std::vector<std::string> labels = tasks::class_labels(options, dataset->classes());
   const bool augments = options.augment.has_value();
   Preview made{.columns = augments ? o.variants + 1 : 0,
                .title = fmt::format("{}: {} pictures, {} classes", options.data.path,

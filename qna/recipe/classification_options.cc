@@ -67,6 +67,34 @@ data::Augment read_augment(const Fields& fields, const config::Preprocess& prepr
   return a;
 }
 
+TeacherOptions read_teacher(const Fields& fields, bool augmented) {
+  TeacherOptions t;
+  const json* targets = fields.find("targets");
+  if (targets != nullptr && targets->is_string()) {
+    t.targets = {targets->get<std::string>()};
+  } else {
+    fields("targets", t.targets);
+  }
+  fields("labels", t.labels);
+  fields("logits", t.logits);
+  fields("features", t.features);
+  fields("temperature", t.temperature);
+  fields.refuse_unknown();
+  check(!t.targets.empty(),
+        "recipe: teacher.targets is missing: the files that python -m qna.teacher writes");
+  for (const double weight : {t.labels, t.logits, t.features}) {
+    check(weight >= 0 && weight <= 1e6,
+          "recipe: teacher.labels, logits and features must be from 0 to 1e6, got {}", weight);
+  }
+  check(t.labels + t.logits > 0,
+        "recipe: one of teacher.labels and teacher.logits must be above 0: nothing would teach "
+        "the classes");
+  check(t.temperature > 0 && t.temperature <= 100,
+        "recipe: teacher.temperature must be above 0 and at most 100, got {}", t.temperature);
+  check(augmented, "recipe: teacher needs an [augment] section, which says the size of the views");
+  return t;
+}
+
 }  // namespace
 
 ClassificationOptions classification_options(const json& sections) {
@@ -94,17 +122,20 @@ ClassificationOptions classification_options(const json& sections) {
   loss.refuse_unknown();
   check(o.label_smoothing >= 0 && o.label_smoothing < 1,
         "recipe: loss.label_smoothing must be from 0 to below 1, got {}", o.label_smoothing);
+  if (fields.find("teacher") != nullptr) {
+    o.teacher = read_teacher(fields.table("teacher"), o.augment.has_value());
+  }
   train::name_common_sections(fields);
   fields.refuse_unknown();
   return o;
 }
 
 std::vector<std::string> class_labels(const ClassificationOptions& options,
-                                      const data::Dataset& dataset) {
-  if (options.class_names.empty()) return dataset.classes();
-  check(options.class_names.size() == dataset.classes().size(),
-        "recipe: data.class_names must name the {} classes of {}, got {} names",
-        dataset.classes().size(), options.data.path, options.class_names.size());
+                                      const std::vector<std::string>& classes) {
+  if (options.class_names.empty()) return classes;
+  check(options.class_names.size() == classes.size(),
+        "recipe: data.class_names must name the {} classes of {}, got {} names", classes.size(),
+        options.data.path, options.class_names.size());
   return options.class_names;
 }
 

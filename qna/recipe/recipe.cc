@@ -134,8 +134,8 @@ void collect_differences(const json& a, const json& b, const std::string& path,
                          std::vector<std::string>& out) {
   // They decide speed, safety or words, not weights.
   static const std::set<std::string> free = {
-      "about",         "data.path",          "data.workers",    "data.cache_mb",
-      "max_bad_steps", "checkpoint_minutes", "checkpoint_steps"};
+      "about",         "data.path",       "data.workers",       "data.cache_mb",
+      "max_bad_steps", "teacher.targets", "checkpoint_minutes", "checkpoint_steps"};
   if (free.contains(path)) return;
   if (!a.is_object() || !b.is_object()) {
     if (a != b) out.push_back(path);
@@ -183,7 +183,7 @@ Recipe recipe_from_json(const json& object) {
       recipe.sections[key] = value;
     }
   }
-  for (const char* section : {"augment", "data", "loss", "mix", "model", "preprocess"}) {
+  for (const char* section : {"augment", "data", "loss", "mix", "model", "preprocess", "teacher"}) {
     fields.table(section);  // throws where it is something else
   }
   fields.refuse_unknown();
@@ -208,15 +208,23 @@ json to_json(const Recipe& recipe) {
 }
 
 // Where recipes name files of their user.
-constexpr const char* kPaths[] = {"/data/path", "/model/backbone", "/model/weights"};
+constexpr const char* kPaths[] = {"/data/path", "/model/backbone", "/model/weights",
+                                  "/teacher/targets"};
 
 // Calls change(path) for each path that is given and relative, and puts its result in the place.
 static void change_paths(json& object, const auto& change) {
+  const auto change_one = [&](json& text) {
+    if (!text.is_string()) return;
+    const std::filesystem::path path = text.get<std::string>();
+    if (!path.empty() && path.is_relative()) text = change(path).string();
+  };
   for (const char* key : kPaths) {
     const json::json_pointer place(key);
-    if (!object.contains(place) || !object.at(place).is_string()) continue;
-    const std::filesystem::path path = object.at(place).get<std::string>();
-    if (!path.empty() && path.is_relative()) object.at(place) = change(path).string();
+    if (!object.contains(place)) continue;
+    json& value = object.at(place);
+    change_one(value);
+    if (!value.is_array()) continue;
+    for (json& each : value) change_one(each);
   }
 }
 

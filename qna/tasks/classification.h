@@ -25,18 +25,27 @@ class Classification final : public Task {
 
   const predict::Evaluation& last_evaluation() const { return last_; }
   const data::Dataset& val_set() const { return *val_set_; }
+  torch::nn::Module* companion() override { return projection_ ? projection_.get() : nullptr; }
 
  private:
+  void open_data();
+  bool has_teacher() const { return teacher_ != nullptr; }
+  const std::vector<std::string>& classes() const;
+  torch::Tensor teacher_loss(const torch::Tensor& said, const torch::Tensor& pooled,
+                             const torch::Tensor& logits);
   checkpoint::AnyModel any_model() const override { return model_; }
   checkpoint::ModelInfo info() const override;
   nlohmann::json record() const override;
 
   const Run run_;
   const ClassificationOptions options_;
+  std::shared_ptr<const data::TeacherTargets> teacher_;  // null: none
   std::shared_ptr<const data::Dataset> train_set_;
   std::shared_ptr<const data::Dataset> val_set_;
+  int64_t all_images_ = 0;  // to train, without a teacher
   std::vector<std::string> labels_;
   models::QnAViT model_{nullptr};
+  torch::nn::Linear projection_{nullptr};  // onto the teacher's features
   std::vector<std::string> load_report_;
   std::unique_ptr<data::Loader> train_;
   std::unique_ptr<data::Loader> val_;

@@ -32,6 +32,8 @@ class Task {
   virtual ~Task() = default;
 
   virtual torch::nn::Module& model() = 0;
+  // What is trained with the model and is of no use behind the run; null: nothing.
+  virtual torch::nn::Module* companion() { return nullptr; }
   // Lines about model and data for people.
   virtual std::vector<std::string> describe() const = 0;
   virtual int64_t train_size() const = 0;  // images

@@ -11,30 +11,19 @@
 
 namespace qna::train {
 
-AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema)
+AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema,
+             const torch::nn::Module* companion)
     : options_(options), ema_(ema) {
   for (const ParameterGroup& group : options.groups) {
     const double decay = group.weight_decay < 0 ? options.weight_decay : group.weight_decay;
     groups_.push_back({group.match, group.lr_scale, decay, {}});
   }
   groups_.push_back({"", 1, options.weight_decay, {}});
-  for (const auto& item : model.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    size_t group = 0;
-    while (group + 1 < groups_.size() &&
-           fnmatch(groups_[group].match.c_str(), item.key().c_str(), 0) != 0) {
-      ++group;
+  for (const auto& item : model.named_parameters()) add(item.key(), item.value());
+  if (companion != nullptr) {
+    for (const auto& item : companion->named_parameters()) {
+      add("companion." + item.key(), item.value());
     }
-    groups_[group].members.push_back(parameters_.size());
-    names_.push_back(item.key());
-    parameters_.push_back(item.value());
-    check(item.value().is_contiguous() && item.value().scalar_type() == torch::kFloat &&
-              item.value().is_cpu(),
-          "AdamW: '{}' must be a contiguous float32 tensor on the CPU", item.key());
-    averages_.push_back(ema == nullptr ? torch::Tensor() : ema->mean_of(item.value()));
-    exp_avg_.push_back(torch::zeros_like(item.value()));
-    exp_avg_sq_.push_back(torch::zeros_like(item.value()));
-    steps_.push_back(torch::zeros({}, torch::kFloat));
   }
   for (size_t i = 0; i + 1 < groups_.size(); ++i) {
     check(!groups_[i].members.empty(),
@@ -42,6 +31,24 @@ AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema
           "before it; names are such as '{}'",
           groups_[i].match, names_.empty() ? "" : names_.front());
   }
+}
+
+void AdamW::add(const std::string& name, const torch::Tensor& parameter) {
+  if (!parameter.requires_grad()) return;
+  size_t group = 0;
+  while (group + 1 < groups_.size() &&
+         fnmatch(groups_[group].match.c_str(), name.c_str(), 0) != 0) {
+    ++group;
+  }
+  groups_[group].members.push_back(parameters_.size());
+  names_.push_back(name);
+  parameters_.push_back(parameter);
+  check(parameter.is_contiguous() && parameter.scalar_type() == torch::kFloat && parameter.is_cpu(),
+        "AdamW: '{}' must be a contiguous float32 tensor on the CPU", name);
+  averages_.push_back(ema_ == nullptr ? torch::Tensor() : ema_->mean_of(parameter));
+  exp_avg_.push_back(torch::zeros_like(parameter));
+  exp_avg_sq_.push_back(torch::zeros_like(parameter));
+  steps_.push_back(torch::zeros({}, torch::kFloat));
 }
 
 std::vector<kernels::AdamWParameter> AdamW::arrays(std::vector<torch::Tensor>& held) const {

@@ -17,8 +17,10 @@ namespace qna::train {
 class AdamW {
  public:
   // Throws qna::Error when a group's pattern fits no parameter.
-  // ema: moved by every step as well, or null; outlives this.
-  AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema = nullptr);
+  // ema: moved by every step as well, or null; outlives this. companion: trained with the model, or
+  // null; its parameters' names begin with "companion.".
+  AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema = nullptr,
+        const torch::nn::Module* companion = nullptr);
 
   // lr: of this step, before the groups' scales; gradient_factor: of all gradients, such as to clip
   // them. Parameters without a gradient stay as they are.
@@ -38,6 +40,7 @@ class AdamW {
   std::vector<std::string> describe() const;
 
  private:
+  void add(const std::string& name, const torch::Tensor& parameter);
   struct Group {
     std::string match;  // empty: what fits no pattern
     double lr_scale;

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <random>
 
+#include "qna/base/file.h"
+#include "qna/data/teacher_targets_testonly.h"
 #include "qna/engine/model.h"
 #include "qna/image/write_png.h"
 #include "tests/support/complaint.h"
@@ -190,6 +192,102 @@ TEST_F(RunRecipe, Mistakes) {
       },
       {"val_count", "99"});
   expect_complaint([&] { run(recipe({{"data", {{"path", "nowhere"}}}}), "none"); }, {"nowhere"});
+  EXPECT_FALSE(fs::exists(folder_.path("none/last.safetensors")));
+}
+
+// Learning from a teacher's answers: with labels of its classes, or with its classes alone.
+class TaughtRun : public RunRecipe {
+ protected:
+  void SetUp() override {
+    const auto write = [&](const std::string& name, uint8_t grey) {
+      image::Image image = image::make_image(9, 10, 3);
+      std::fill(image.pixels.begin(), image.pixels.end(), grey);
+      image::write_png(folder_.path(name), image);
+    };
+    for (const char* name : {"data/train/a", "data/train/b", "data/val/a", "data/val/b"}) {
+      fs::create_directories(folder_.path(name));
+    }
+    write("data/train/a/one.png", 30);
+    write("data/train/b/two.png", 200);
+    write("data/train/b/three.png", 100);  // the teacher has not seen it
+    write("data/val/a/four.png", 40);
+    write("data/val/b/five.png", 220);
+    write_file(folder_.path("targets.safetensors"), data::testing::TeacherFile().bytes());
+  }
+
+  Recipe taught(const nlohmann::json& change = nlohmann::json::object()) const {
+    nlohmann::json object = {
+        {"epochs", 3},
+        {"batch", 1},
+        {"ema", 0.5},
+        {"model",
+         {{"name", "qna_vit_nano"},
+          {"config",
+           {{"base_dim", 8},
+            {"stages", {{{"qna_blocks", 1}, {"qna_heads", 2}, {"attention_heads", 1}}}}}}}},
+        {"data", {{"path", folder_.path("data")}, {"workers", 1}}},
+        {"preprocess", {{"resize", 8}, {"crop", {8, 8}}}},
+        {"augment", {{"size", {8, 8}}}},
+        {"teacher", {{"targets", folder_.path("targets.safetensors")}, {"labels", 0}}}};
+    object.merge_patch(change);
+    return recipe_from_json(object);
+  }
+};
+
+TEST_F(TaughtRun, StoppedAndResumedComesToTheSameBits) {
+  const Recipe recipe = taught({{"teacher", {{"features", 1}, {"temperature", 2}}}});
+  run(recipe, "whole");
+  const Watcher watcher{.step = [&](const StepInfo& info) { stop_ = stop_ || info.step == 3; }};
+  EXPECT_FALSE(run(recipe, "stopped", false, watcher).finished);
+  stop_ = false;
+  EXPECT_TRUE(run(recipe, "stopped", /*resume=*/true).finished);
+  EXPECT_EQ(weights("stopped"), weights("whole"));
+  const auto model = engine::Model::open(folder_.path("whole/last.safetensors"));
+  EXPECT_EQ(model.classes(), 3);  // the teacher's, of which validation has two
+}
+
+TEST_F(TaughtRun, LearnsWhatTheTeacherSays) {
+  // Of the first picture the teacher says class 2, of the second class 0 or 2, so loss falls to the
+  // entropy of its answers.
+  double first = 0, last = 0;
+  const Watcher watcher{.epoch = [&](const EpochInfo& info) {
+    if (info.epoch == 0) first = info.train_loss;
+    last = info.train_loss;
+  }};
+  run(taught({{"epochs", 60}, {"ema", 0}, {"optimizer", {{"lr", 0.01}, {"lr_batch", 0}}}}), "run",
+      false, watcher);
+  EXPECT_LT(last, 0.9 * first);
+}
+
+TEST_F(TaughtRun, TellsWhatItLeavesOut) {
+  std::string about;
+  const Watcher watcher{.start = [&](const RunInfo& info) {
+    for (const std::string& line : info.about) about += line + "\n";
+  }};
+  run(taught(), "run", false, watcher);
+  EXPECT_NE(about.find("2 pictures to train, 2 to validate, 3 classes"), std::string::npos);
+  EXPECT_NE(about.find("1 pictures without a teacher's answer are left out"), std::string::npos);
+}
+
+TEST_F(TaughtRun, Mistakes) {
+  const auto expect = [&](const nlohmann::json& change, std::initializer_list<const char*> words) {
+    expect_complaint([&] { run(taught(change), "none"); }, words);
+  };
+  expect({{"teacher", {{"labels", 1}}}}, {"teacher.logits must be 0", "3 classes", "2 of"});
+  expect({{"teacher", {{"labels", 0}, {"logits", 0}}}}, {"labels and teacher.logits"});
+  expect({{"teacher", {{"temperature", 0}}}}, {"temperature", "0"});
+  expect({{"teacher", {{"features", -1}}}}, {"features", "-1"});
+  expect({{"teacher", {{"targets", nullptr}}}}, {"targets is missing"});
+  expect({{"teacher", {{"targets", "nowhere"}}}}, {"nowhere"});
+  expect({{"teacher", {{"tragets", 1}}}}, {"tragets"});
+  expect({{"augment", nullptr}}, {"[augment]"});
+  data::testing::TeacherFile file;
+  file.has_features = false;
+  write_file(folder_.path("targets.safetensors"), file.bytes());
+  expect({{"teacher", {{"features", 1}}}}, {"hold no features"});
+  file.names = "x/one.png\nx/two.png";
+  write_file(folder_.path("targets.safetensors"), file.bytes());
+  expect(nlohmann::json::object(), {"other pictures", "one.png"});
   EXPECT_FALSE(fs::exists(folder_.path("none/last.safetensors")));
 }
 

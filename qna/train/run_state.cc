@@ -13,6 +13,10 @@ namespace {
 
 using nlohmann::json;
 
+// Names of a file's tensors behind "training/" begin with these, and the optimiser's with its own.
+const std::string kWeights = "weights/";
+const std::string kCompanion = "companion/";
+
 void visit_state(auto& s, const auto& visit) {
   visit("epoch", s.epoch);
   visit("batch", s.batch);
@@ -65,8 +69,13 @@ bool has_begun(const std::string& path) {
 void save_run(const std::string& path, tasks::Task& task, const Recipe& recipe,
               const RunState& state, const AdamW& optimizer, Ema& ema) {
   checkpoint::NamedTensors extra = optimizer.state();
+  if (task.companion() != nullptr) {
+    for (const auto& item : task.companion()->named_parameters()) {
+      extra.emplace_back(kCompanion + item.key(), item.value());
+    }
+  }
   ema.swap();  // the file predicts with the mean
-  for (const auto& [name, tensor] : ema.tensors()) extra.emplace_back("weights/" + name, tensor);
+  for (const auto& [name, tensor] : ema.tensors()) extra.emplace_back(kWeights + name, tensor);
   try {
     task.save(path, {{"recipe", to_json(recipe)}, {"state", to_json(state)}}, extra);
   } catch (...) {
@@ -116,15 +125,19 @@ RunState load_run(const std::string& path, tasks::Task& task, const Recipe& reci
   for (const auto& [name, tensor] : checkpoint::named_tensors(task.model())) {
     copy(tensor, checkpoint::tensor_from(file.at(name), path), name);
   }
-  if (ema.on()) {
-    ema.swap();  // the file's model is the mean
-    for (const auto& item : task.model().named_parameters()) {
-      const auto weight = extra.find("weights/" + item.key());
-      check(weight != extra.end(), "{}: there is no tensor 'training/weights/{}'", path,
+  const auto copy_parameters = [&](const torch::nn::Module& module, const std::string& folder) {
+    for (const auto& item : module.named_parameters()) {
+      const auto weight = extra.find(folder + item.key());
+      check(weight != extra.end(), "{}: there is no tensor '{}{}{}'", path, prefix, folder,
             item.key());
       copy(item.value(), weight->second, item.key());
     }
+  };
+  if (ema.on()) {
+    ema.swap();  // the file's model is the mean
+    copy_parameters(task.model(), kWeights);
   }
+  if (task.companion() != nullptr) copy_parameters(*task.companion(), kCompanion);
   optimizer.load_state(extra);
   return state;
 }

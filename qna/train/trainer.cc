@@ -54,7 +54,7 @@ class Trainer {
         watcher_(watcher),
         stop_(stop),
         ema_(task.model(), recipe.ema, recipe.ema_warmup),
-        optimizer_(task.model(), recipe.optimizer, &ema_) {}
+        optimizer_(task.model(), recipe.optimizer, &ema_, task.companion()) {}
   ~Trainer() {
     if (lock_ >= 0) ::close(lock_);
   }
@@ -145,6 +145,9 @@ class Trainer {
     std::vector<torch::Tensor> tensors;
     for (const auto& [name, tensor] : checkpoint::named_tensors(task_.model())) {
       tensors.push_back(tensor);
+    }
+    if (task_.companion() != nullptr) {
+      for (const torch::Tensor& tensor : task_.companion()->parameters()) tensors.push_back(tensor);
     }
     processes_.broadcast(tensors);
     if (!processes_.is_first()) return;

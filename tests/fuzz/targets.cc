@@ -18,6 +18,7 @@
 #include "qna/config/qna_vit.h"
 #include "qna/data/idx_dataset.h"
 #include "qna/data/tar_dataset.h"
+#include "qna/data/teacher_targets.h"
 #include "qna/engine/model.h"
 #include "qna/format/fields.h"
 #include "qna/format/flax.h"
@@ -74,6 +75,15 @@ void read_safetensors(const std::string& bytes) {
   const format::SafetensorsFile file(std::make_shared<const std::string>(bytes), kOrigin);
   for (const format::TensorView& view : file.tensors()) {
     if (!view.bytes.empty()) (void)view.bytes.back();
+  }
+}
+
+void read_teacher(const std::string& bytes) {
+  const data::TeacherTargets targets(std::make_shared<const std::string>(bytes), kOrigin);
+  std::vector<float> numbers(std::max<size_t>(targets.classes().size(), targets.features()));
+  for (const data::TeacherTargets::Place& place : targets.places("a/one.png")) {
+    targets.probabilities(place, 1, numbers.data());
+    if (targets.features() > 0) targets.features(place, numbers.data());
   }
 }
 
@@ -152,6 +162,7 @@ std::span<const Target> targets() {
   static constexpr Target kTargets[] = {
       {"engine", "weights files, opened and run", &read_engine, 1000},
       {"safetensors", "safetensors files", &read_safetensors, 100},
+      {"teacher", "files of a teacher's targets", &read_teacher, 100},
       {"flax", "flax checkpoints", &read_flax, 100},
       {"coco", "COCO annotations", &read_coco, 100},
       {"results", "COCO results", &read_results, 100},

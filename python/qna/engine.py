@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Box", "Error", "Model", "Prediction", "open"]
 
-# A path of a JPEG or PNG file, the bytes of one, pixels as uint8 [H, W, 3] or [H, W], or a Pillow image.
+# A path of a JPEG, PNG or WebP file, the bytes of one, pixels as uint8 [H, W, 3] or [H, W], or a Pillow image.
 Image = Union[str, os.PathLike, bytes, bytearray, memoryview, np.ndarray, "PIL.Image.Image"]
 Images = Union["list[Image]", "tuple[Image, ...]"]
 # The path of a weights file, its bytes, or a network in PyTorch.
@@ -143,7 +143,7 @@ def _check(status: int) -> None:
     if status == _ERROR_MODEL:
         message = f"weights must be a safetensors file of qna: {message}"
     if status == _ERROR_IMAGE:
-        message = f"image must be a JPEG or PNG picture: {message}"
+        message = f"image must be a JPEG, PNG or WebP picture: {message}"
     raise Error(message)
 
 
@@ -268,7 +268,7 @@ def _source(image: Image) -> _Source:
         return _source_of_array(image)
     if _is_pillow(image):
         return _source_of_pillow(image)
-    raise Error("image must be a path, the bytes of a JPEG or PNG file, a numpy array, a Pillow image or "
+    raise Error("image must be a path, the bytes of a JPEG, PNG or WebP file, a numpy array, a Pillow image or "
                 f"a list of these, got {_type_name(image)}")
 
 
@@ -320,7 +320,7 @@ def _each(image: Image | Images, answer: Callable[[Image], Answer]) -> Answer | 
 class Model:
     """A weights file, opened to be used. It does not change: any number of threads may use one at once.
 
-    An `image` is a path, the bytes of a JPEG or PNG file, an array of uint8 [H, W, 3] (red, green, blue)
+    An `image` is a path, the bytes of a JPEG, PNG or WebP file, an array of uint8 [H, W, 3] (red, green, blue)
     or [H, W], or a Pillow image. A list of images gives the list of their answers.
     """
 

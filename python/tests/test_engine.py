@@ -281,8 +281,8 @@ def test_any_number_of_threads_gives_the_same_bits(model):
     ("a\0b", "image must be a path without null characters.*'a.x00b'"),
     ("\ud800", "image must be a path"),
     (b"", "image must be.*empty"),
-    (b"plain text", "image must be a JPEG or PNG picture.*bytes 70 6c"),
-    (__file__, "image must be a JPEG or PNG picture.*test_engine.py"),
+    (b"plain text", "image must be a JPEG, PNG or WebP picture.*bytes 70 6c"),
+    (__file__, "image must be a JPEG, PNG or WebP picture.*test_engine.py"),
     ([str(IMAGE), 7], "image 1 of 2: image must be a path.*int"),
     ([[str(IMAGE)]], "image 0 of 1.*list"),
 ])

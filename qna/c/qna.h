@@ -97,7 +97,7 @@ typedef struct qna_class {
 } qna_class;
 
 /* The `capacity` most probable classes, the best first. *count: how many there are, which is less
- * where the model has fewer classes. Files are JPEG or PNG. */
+ * where the model has fewer classes. Files are JPEG, PNG or WebP. */
 qna_status qna_predict_pixels(const qna_model* model, const qna_pixels* pixels, size_t capacity,
                               qna_class* best, size_t* count);
 qna_status qna_predict_file(const qna_model* model, const char* path, size_t capacity,

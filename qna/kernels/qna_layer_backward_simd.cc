@@ -25,68 +25,70 @@ struct QnALayerEnds {
   struct Worker {
     explicit Worker(const QnALayerEnds& ends)
         : in_product(ends.in_shape), out_product(ends.out_shape) {}
-    float* dz = nullptr;  // [outputs][step_rows * OW][value_floats]
-    float* z =
-        nullptr;  // [outputs][OW][value_floats] of the current row, planes as far apart as dz's
-    float* pending = nullptr;  // [pending_rows * W][record]
+    // A row is as long as the widest strip has windows, or columns.
+    float* dz = nullptr;       // [outputs][step_rows][windows][value_floats]
+    float* z = nullptr;        // of the current row's own windows, planes as far apart as dz's
+    float* pending = nullptr;  // [pending_rows][columns][record]
     float* wide = nullptr;     // rows of dy or dx in float32
-    float* scaled = nullptr;   // drop_factor dy [step_rows * OW][out_features]
-    float* normed = nullptr;   // norm(x) [pending_rows * W][in_features]
-    float* factors = nullptr;  // of the norm [pending_rows * W]
+    float* scaled = nullptr;   // drop_factor dy [step_rows][windows][out_features]
+    float* normed = nullptr;   // norm(x) [pending_rows][columns][in_features]
+    float* factors = nullptr;  // of the norm [pending_rows][columns]
     double* row = nullptr;     // of a sum over all tasks
     OuterProduct in_product;
     OuterProduct out_product;
   };
 
   struct Gradient {
-    const float* row(int64_t image, int64_t i, int64_t end) {
-      if (image != filled_image || i < first || i >= next) {
+    const float* row(int64_t image, int64_t i, int64_t end, const ColumnStrip& strip) {
+      if (image != filled_image || strip.own_window != filled_window || i < first || i >= next) {
         filled_image = image;
+        filled_window = strip.own_window;
         first = i;
         next = std::min(end, i + ends.step_rows);
-        fill();
+        fill(strip);
       }
-      return worker.dz + (i - first) * ends.args.shape.out_width() * ends.layout.value_floats;
+      return worker.dz + (i - first) * strip.windows() * ends.layout.value_floats;
     }
     float* z(int64_t) { return worker.z; }
-    void done(int64_t image, int64_t i) {
+    void done(int64_t image, int64_t i, const ColumnStrip& strip) {
       const WindowShape& s = ends.args.shape;
       if (ends.args.drop_factor != nullptr) {
         const int64_t features = ends.args.out_features;
+        const int64_t window = (i - first) * strip.windows() + strip.before();
         worker.out_product.add(worker.z, ends.layout.value_floats,
-                               worker.scaled + (i - first) * s.out_width() * features, features,
-                               s.out_width());
+                               worker.scaled + window * features, features, strip.own_windows());
         return;
       }
       for (int64_t l = 0; l < s.outputs(); ++l) {
         worker.out_product.add(worker.z + l * query_stride, ends.layout.value_floats,
-                               ends.grad_row(image, i, l), ends.grad_stride(), s.out_width());
+                               ends.grad_row(image, i, l, strip.own_window), ends.grad_stride(),
+                               strip.own_windows());
       }
     }
     void finish() { worker.out_product.finish(); }
 
-    void fill() {
+    void fill(const ColumnStrip& strip) {
       const WindowShape& s = ends.args.shape;
-      const int64_t windows = s.out_width();
-      for (int64_t l = 0; l < s.outputs(); ++l) {
-        float* dz = worker.dz + l * query_stride;
-        if (ends.args.upsample == 1) {  // whole rows lie one behind the other
-          project(ends.grad_row(filled_image, first, l), (next - first) * windows, dz);
-          continue;
+      const int64_t windows = strip.windows();
+      // Whole rows lie one behind the other.
+      const bool together = ends.args.upsample == 1 && windows == s.out_width();
+      const int64_t rows = together ? next - first : 1;  // at a time
+      for (int64_t l = 0; l < s.outputs(); ++l)
+        for (int64_t r = first; r < next; r += rows) {
+          const int64_t window = (r - first) * windows;
+          project(ends.grad_row(filled_image, r, l, strip.first_window), rows * windows, window,
+                  worker.dz + l * query_stride + window * ends.layout.value_floats);
         }
-        for (int64_t r = first; r < next; ++r) {
-          project(ends.grad_row(filled_image, r, l), windows,
-                  dz + (r - first) * windows * ends.layout.value_floats);
-        }
-      }
     }
-    void project(const T* dy, int64_t pixels, float* dz) {
+    // `window`: of those that are filled, the first one.
+    void project(const T* dy, int64_t pixels, int64_t window, float* dz) {
       const int64_t features = ends.args.out_features;
       if constexpr (std::is_same_v<T, float>) {
         if (ends.args.drop_factor != nullptr) {
           const float drop_factor = ends.args.drop_factor[filled_image];
-          for (int64_t i = 0; i < pixels * features; ++i) worker.scaled[i] = drop_factor * dy[i];
-          dy = worker.scaled;
+          float* scaled = worker.scaled + window * features;
+          for (int64_t i = 0; i < pixels * features; ++i) scaled[i] = drop_factor * dy[i];
+          dy = scaled;
         }
         Gemm(dz, ends.layout.value_floats, dy, ends.grad_stride(), pixels, ends.out_transposed);
       } else {
@@ -100,19 +102,16 @@ struct QnALayerEnds {
     const QnALayerEnds& ends;
     Worker& worker;
     int64_t query_stride;
-    int64_t filled_image = -1, first = 0, next = 0;  // rows [first, next) are in worker.dz
+    // Rows [first, next) of the strip with this first own window are in worker.dz.
+    int64_t filled_image = -1, filled_window = -1, first = 0, next = 0;
   };
 
   struct Sink {
-    void take(int64_t image, int64_t row, const float* records) {
-      const int64_t width = ends.args.shape.width;
-      if (ends.pending_rows == 1) return use(image, row, 1, records);
-      if (count > 0 && (image != first_image || row != first_row + count)) flush();
-      if (count == 0) {
-        first_image = image;
-        first_row = row;
-      }
-      const int64_t row_floats = width * ends.layout.record();
+    void take(const Rectangle& r, const float* records) {
+      if (ends.pending_rows == 1 || r.columns < ends.args.shape.width) return use(r, records);
+      if (count > 0 && (r.image != pending.image || r.row != pending.row + count)) flush();
+      if (count == 0) pending = r;
+      const int64_t row_floats = r.columns * ends.layout.record();
       std::memcpy(worker.pending + count * row_floats, records, row_floats * sizeof(float));
       if (++count == ends.pending_rows) flush();
     }
@@ -122,15 +121,17 @@ struct QnALayerEnds {
     }
 
     void flush() {
-      if (count > 0) use(first_image, first_row, count, worker.pending);
+      pending.rows = count;
+      if (count > 0) use(pending, worker.pending);
       count = 0;
     }
-    // dx = d[v | s] [Wv | A]^T and the sum for the weights.
-    void use(int64_t image, int64_t row, int64_t rows, const float* records) {
+    // dx = d[v | s] [Wv | A]^T and the sum for the weights; of one row, or of whole rows.
+    void use(const Rectangle& r, const float* records) {
       const QnALayerBackwardArgs<T>& args = ends.args;
-      const int64_t pixels = rows * args.shape.width;
+      const int64_t pixels = r.rows * r.columns;
       const int64_t record = ends.layout.record();
-      const int64_t first_pixel = (image * args.shape.height + row) * args.shape.width;
+      const int64_t first_pixel =
+          (r.image * args.shape.height + r.row) * args.shape.width + r.column;
       const int64_t first = first_pixel * args.in_features;
       const T* x = args.x + first;
       if constexpr (std::is_same_v<T, float>) {
@@ -177,7 +178,8 @@ struct QnALayerEnds {
 
     const QnALayerEnds& ends;
     Worker& worker;
-    int64_t first_image = 0, first_row = 0, count = 0;  // rows in worker.pending
+    Rectangle pending = {};  // the `count` rows in worker.pending
+    int64_t count = 0;
   };
 
   QnALayerEnds(const QnALayerBackwardArgs<T>& args_in, const PackedLayout& layout_in,
@@ -189,10 +191,12 @@ struct QnALayerEnds {
         first_scores(layout.first_score_sources()),
         in_shape(args.in_features, layout.record(), args.grad_value_bias != nullptr),
         out_shape(layout.value_floats, args.out_features, args.grad_out_bias != nullptr),
-        step_rows(
-            std::min((kStepWindows - 1) / args.shape.out_width() + 1, args.shape.out_height())),
+        tasks(args.shape, 2 * layout.record() + layout.score_floats, layout.record(), most_tasks()),
+        step_rows(std::min((kStepWindows - 1) / tasks.strip_windows + 1, args.shape.out_height())),
         pending_rows((kStepWindows - 1) / args.shape.width + 1),
-        workers(worker_count, Worker(*this)) {}
+        workers(worker_count, Worker(*this)),
+        in_sums(tasks.count),
+        out_sums(tasks.count) {}
 
   int64_t most_tasks() const {
     const int64_t bytes = (in_shape.floats() + out_shape.floats()) * int64_t{sizeof(float)};
@@ -211,19 +215,19 @@ struct QnALayerEnds {
     zeros = arena.take<float>(std::max(in_vectors, value_vectors) * lanes);
     in_transposed = {in_data, zeros, layout.record(), in_vectors, args.in_features};
     out_transposed = {out_data, zeros, args.out_features, value_vectors, layout.value_floats};
-    const int64_t windows = step_rows * s.out_width();
+    const int64_t windows = step_rows * tasks.strip_windows;
+    const int64_t pixels = pending_rows * tasks.strip_columns;
     for (Worker& worker : workers) {
       worker.dz = arena.take<float>(s.outputs() * windows * layout.value_floats);
       worker.z = arena.take<float>(s.outputs() * windows * layout.value_floats);
-      worker.pending =
-          arena.take<float>(pending_rows == 1 ? 0 : pending_rows * s.width * layout.record());
+      worker.pending = arena.take<float>(pending_rows == 1 ? 0 : pixels * layout.record());
       if constexpr (!std::is_same_v<T, float>) {
-        worker.wide = arena.take<float>(
-            std::max(windows * args.out_features, pending_rows * s.width * args.in_features));
+        worker.wide =
+            arena.take<float>(std::max(windows * args.out_features, pixels * args.in_features));
       }
       worker.scaled =
           arena.take<float>(args.drop_factor == nullptr ? 0 : windows * args.out_features);
-      const int64_t norm_rows = args.norm.wanted ? pending_rows * s.width : 0;
+      const int64_t norm_rows = args.norm.wanted ? pixels : 0;
       worker.normed = arena.take<float>(norm_rows * args.in_features);
       worker.factors = arena.take<float>(norm_rows);
       worker.row = arena.take<double>(std::max(in_shape.stride(), out_shape.stride()));
@@ -304,11 +308,11 @@ struct QnALayerEnds {
     return row;
   }
 
-  // dy of query l of an output row's first window; its other windows are grad_stride() apart.
-  const T* grad_row(int64_t image, int64_t i, int64_t l) const {
+  // dy of query l of window (i, j); the row's next windows are grad_stride() apart.
+  const T* grad_row(int64_t image, int64_t i, int64_t l, int64_t j) const {
     const int64_t f = args.upsample;
     const int64_t row = (image * args.shape.out_height() + i) * f + l / f;
-    return args.grad_y + (row * args.shape.out_width() * f + l % f) * args.out_features;
+    return args.grad_y + ((row * args.shape.out_width() + j) * f + l % f) * args.out_features;
   }
   int64_t grad_stride() const { return args.upsample * args.out_features; }
 
@@ -320,7 +324,7 @@ struct QnALayerEnds {
   }
   Gradient gradient(int64_t task, int worker) {
     workers[worker].out_product.begin(out_sums[task], /*is_first=*/true);
-    return {*this, workers[worker], step_rows * args.shape.out_width() * layout.value_floats};
+    return {*this, workers[worker], step_rows * tasks.strip_windows * layout.value_floats};
   }
   Sink sink(int64_t task, int worker, bool is_first) {
     workers[worker].in_product.begin(in_sums[task], is_first);
@@ -332,6 +336,7 @@ struct QnALayerEnds {
   const ChannelMap value_map, score_map;  // of `saved`
   const std::vector<int32_t> first_scores;
   const OuterShape in_shape, out_shape;
+  const BackwardTasks tasks;
   const int64_t step_rows;     // output rows whose dz is made at a time
   const int64_t pending_rows;  // input rows whose dx is made at a time
   float* in_data;
@@ -347,10 +352,7 @@ void QnALayerBackward(const QnALayerBackwardArgs<T>& args, Runtime& runtime) {
   const PackedLayout layout(args.shape, Lanes(), ScorePlaces::kSideBySide, args.in_features,
                             args.out_features);
   QnALayerEnds<T> ends(args, layout, runtime.workers());
-  const BackwardTasks tasks(args.shape, ends.most_tasks());
-  ends.in_sums.resize(tasks.count);
-  ends.out_sums.resize(tasks.count);
-  StreamBackward(args.shape, layout, args.bias, args.tap_weights, tasks, ends, args.grad_bias,
+  StreamBackward(args.shape, layout, args.bias, args.tap_weights, ends, args.grad_bias,
                  args.grad_tap_weights, runtime);
   ends.reduce(runtime);
 }

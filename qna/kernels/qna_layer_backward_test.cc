@@ -63,7 +63,8 @@ struct GradientProblem : QnALayerProblem<T> {
     return {tolerance,
             {x.take(), y.take(), score_weight.take(), value_weight.take(),
              value_bias.take(options.value_bias ? features : 0), out_weight.take(),
-             out_bias.take(options.out_bias ? out : 0), bias.take(), tap_weights.take()}};
+             out_bias.take(options.out_bias ? out : 0), bias.take(), tap_weights.take()},
+            runtime.scratch_bytes()};
   }
 
   GradientProblem<float> plain() const {
@@ -90,6 +91,16 @@ struct QnALayerGradients {
       QnALayerOptions options = layer_options(row);
       options.mask = row.shape.width % 2 == 0;
       visit(row.what, Problem(row.shape, options));
+    }
+    int turn = 0;
+    for (const WindowRow& row : kStripRows) {
+      if (!kFloat && row.shape.width > 300) continue;
+      QnALayerOptions options = layer_options(row);
+      options.mask = ++turn % 2 == 0;
+      // As part of a block in turn; a factor of 0 for the first image.
+      options.norm = kFloat && turn % 3 == 0;
+      options.drop_factor = kFloat && row.shape.batch > 1;
+      visit(row.what, Problem(row.shape, options), {1, 3});
     }
     RandomShapes random(2022);
     for (int round = 0; round < (kFloat ? 150 : 40); ++round) {
@@ -155,6 +166,11 @@ using QnALayerGradientTypes =
 INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, Operator, QnALayerGradientTypes);
 INSTANTIATE_TYPED_TEST_SUITE_P(QnALayerBackward, MaskedOperator, QnALayerGradientTypes);
 
+TEST(QnALayerBackward, ScratchDoesNotGrowWithTheWidth) {
+  expect_scratch_bounded(
+      [](const WindowShape& shape) { return GradientProblem<float>(shape, {}); });
+}
+
 // The reference itself, by central differences of its forward pass in float64.
 TEST(QnALayerBackward, ReferenceAgainstFiniteDifferences) {
   struct Form {
@@ -189,9 +205,11 @@ TEST(QnALayerBackward, ReferenceAgainstFiniteDifferences) {
 // Their branch is not computed: 0 times infinity would be NaN.
 TEST(QnALayerBackward, DroppedImagesDoNotMatter) {
   for (const bool norm : {false, true})
-    for (const int64_t height : {5, 67}) {  // one band, and several
-      GradientProblem<float> clean(Map(2, height, 9, 3, 4, 2).padded(),
-                                   {.in_features = 7, .norm = norm, .drop_factor = true});
+    // One band, several, and strips.
+    for (const WindowShape& shape :
+         {Map(2, 5, 9, 3, 4, 2).padded(), Map(2, 67, 9, 3, 4, 2).padded(),
+          Map(2, 17, 200, 8, 12, 2).dilation(8, 1).padding(8, 8, 1, 1)}) {
+      GradientProblem<float> clean(shape, {.in_features = 7, .norm = norm, .drop_factor = true});
       ASSERT_EQ(clean.drop_factor.front(), 0);
       GradientProblem<float> spoiled = clean;
       std::fill_n(spoiled.x.begin(), spoiled.x.size() / 2, kInfinity);

@@ -39,9 +39,10 @@ struct Part {
   Tolerance tolerance = {};
 };
 
-// All outputs of a kernel.
+// All outputs of a kernel, and the working memory it took where the test looks at that.
 struct Results {
-  Results(const Tolerance& tolerance, std::vector<Part> parts_in) : parts(std::move(parts_in)) {
+  Results(const Tolerance& tolerance, std::vector<Part> parts_in, size_t scratch_bytes_in = 0)
+      : parts(std::move(parts_in)), scratch_bytes(scratch_bytes_in) {
     for (Part& part : parts) part.tolerance = tolerance;
   }
   const std::vector<double>& operator[](std::string_view name) const {
@@ -54,6 +55,7 @@ struct Results {
   const std::vector<double>& cells() const { return parts.front().cells; }
 
   std::vector<Part> parts;
+  size_t scratch_bytes;
 };
 
 inline double largest(const std::vector<double>& values) {

@@ -13,11 +13,13 @@ namespace HWY_NAMESPACE {
 
 // One worker's memory.
 struct SasaGradientScratch {
-  static SasaGradientScratch carve(ScratchArena& arena, const SasaPlan& plan, int64_t ring_rows) {
+  static SasaGradientScratch carve(ScratchArena& arena, const SasaPlan& plan,
+                                   const BackwardTasks& tasks) {
     const WindowShape& s = plan.shape;
-    const int64_t row_floats = s.width * plan.layout.value_floats;
-    const int64_t window_floats = s.out_width() * plan.layout.value_floats;
-    return {SasaRing::carve(arena, plan, ring_rows, s.width),
+    const int64_t ring_rows = std::min(s.span_h(), s.height);
+    const int64_t row_floats = tasks.strip_columns * plan.layout.value_floats;
+    const int64_t window_floats = tasks.strip_windows * plan.layout.value_floats;
+    return {SasaRing::carve(arena, plan, ring_rows, tasks.strip_columns),
             {arena.take<float>(ring_rows * 2 * row_floats), ring_rows, 2 * row_floats},
             SasaCells::carve(arena, s, true),
             arena.take<float>(window_floats),
@@ -28,7 +30,7 @@ struct SasaGradientScratch {
             arena.take<float*>(s.kernel_h)};
   }
   SasaRing ring;
-  GradientRing grads;  // each row: [width][value_floats] of keys, then of values
+  GradientRing grads;  // each row: [columns][value_floats] of keys, then of values
   SasaCells cells;
   float* q;  // of a row of windows, packed
   float* grad_out;
@@ -58,55 +60,69 @@ struct SasaBackward {
         grad_k(args.grad_k, plan.layout),
         grad_v(args.grad_v, plan.layout) {}
 
-  // What the windows of output row i of an image contribute.
-  void add_row(int64_t image, int64_t i, const SasaGradientScratch& scratch,
-               const SasaPart& part) const {
+  // What a strip's windows of output row i of an image contribute.
+  void add_row(int64_t image, int64_t i, const ColumnStrip& strip,
+               const SasaGradientScratch& scratch, const SasaPart& part) const {
     const WindowShape& s = plan.shape;
     const int64_t top = i * s.stride_h - s.pad_top;
-    const SasaRows rows = scratch.ring.under(plan, image, top, 0, args.forward.mask);
+    const SasaRows rows = scratch.ring.under(plan, image, top, strip.origin, args.forward.mask);
     for (int64_t r = 0; r < rows.count; ++r) {
       scratch.grad_keys[r] = scratch.grads.slot(top + (rows.first + r) * s.dilation_h);
-      scratch.grad_values[r] = scratch.grad_keys[r] + s.width * plan.layout.value_floats;
+      scratch.grad_values[r] = scratch.grad_keys[r] + scratch.ring.row_floats;
     }
     const int64_t window = (image * s.out_height() + i) * s.out_width();
-    q.pack(window, s.out_width(), nullptr, scratch.q);
-    grad_out.pack(window, s.out_width(), nullptr, scratch.grad_out);
+    q.pack(window + strip.first_window, strip.windows(), nullptr, scratch.q);
+    grad_out.pack(window + strip.first_window, strip.windows(), nullptr, scratch.grad_out);
     const int64_t table_floats = s.taps() * plan.layout.score_floats;
-    std::fill_n(scratch.row_bias, table_floats, 0.0f);
-    ForEachTile(plan, rows, scratch.cells, 0, s.out_width(), 0, s.width,
-                [&](const auto& tile, int64_t j) HWY_ATTR {
-                  const int64_t offset = j * plan.layout.value_floats + tile.group.value_offset;
-                  tile.Backward(scratch.q + offset, scratch.grad_out + offset,
-                                scratch.grad_q + offset, scratch.grad_keys, scratch.grad_values,
-                                scratch.row_bias);
-                });
-    grad_q.unpack(window, s.out_width(), scratch.grad_q);
+    const auto add_windows = [&](int64_t begin, int64_t end) HWY_ATTR {
+      std::fill_n(scratch.row_bias, table_floats, 0.0f);
+      ForEachTile(plan, rows, scratch.cells, begin, end, strip.origin, strip.columns,
+                  [&](const auto& tile, int64_t j) HWY_ATTR {
+                    const int64_t offset = (j - strip.first_window) * plan.layout.value_floats +
+                                           tile.group.value_offset;
+                    tile.Backward(scratch.q + offset, scratch.grad_out + offset,
+                                  scratch.grad_q + offset, scratch.grad_keys, scratch.grad_values,
+                                  scratch.row_bias);
+                  });
+    };
+    // What another strip's windows give their queries and the bias is that strip's to add.
+    if (strip.before() > 0) add_windows(strip.first_window, strip.own_window);
+    add_windows(strip.own_window, strip.end_window);
+    grad_q.unpack(window + strip.own_window, strip.own_windows(),
+                  scratch.grad_q + strip.before() * plan.layout.value_floats);
     for (int64_t c = 0; c < table_floats; ++c) part.bias[c] += scratch.row_bias[c];
   }
 
-  // Stores the finished gradients of an input row.
-  void take(int64_t image, int64_t row, const float* grads) const {
-    const int64_t width = plan.shape.width;
-    const int64_t first = (image * plan.shape.height + row) * width;
-    grad_k.unpack(first, width, grads);
-    grad_v.unpack(first, width, grads + width * plan.layout.value_floats);
+  // Stores the finished gradients of a strip's own columns in an input row.
+  void take(int64_t image, const ColumnStrip& strip, int64_t row, const float* grads) const {
+    const int64_t first = (image * plan.shape.height + row) * plan.shape.width + strip.own_column;
+    const float* keys = grads + strip.own_offset() * plan.layout.value_floats;
+    grad_k.unpack(first, strip.own_columns, keys);
+    grad_v.unpack(first, strip.own_columns, keys + strip.columns * plan.layout.value_floats);
   }
 
-  void run(const BackwardTasks& tasks, int64_t task, const SasaGradientScratch& scratch,
+  void run(const BackwardTasks& tasks, int64_t task, SasaGradientScratch scratch,
            const SasaPart& part) const {
-    const WindowShape& s = plan.shape;
-    std::fill_n(part.bias, s.taps() * plan.layout.score_floats, 0.0f);
-    const int64_t begin = task / tasks.bands * tasks.images;
-    for (int64_t image = begin; image < std::min(s.batch, begin + tasks.images); ++image) {
-      const auto fill = [&](int64_t row, int64_t) {
-        const int64_t first = (image * s.height + row) * s.width;
-        scratch.ring.fill(row, first, s.width, k, v, args.forward.mask);
-      };
-      run_band(
-          tasks, task % tasks.bands, scratch.grads, /*fill_rows=*/1, part.edges, fill,
-          [&](int64_t i) { add_row(image, i, scratch, part); },
-          [&](int64_t row, const float* grads) { take(image, row, grads); });
-    }
+    std::fill_n(part.bias, plan.shape.taps() * plan.layout.score_floats, 0.0f);
+    const BackwardPart of = tasks.part(task);
+    for (int64_t image = of.image; image < of.end_image; ++image)
+      for (int64_t i = of.strip; i < of.end_strip; ++i) {
+        const ColumnStrip strip = tasks.strip(i);
+        scratch.ring.row_floats = strip.columns * plan.layout.value_floats;
+        scratch.grads.row_floats = 2 * scratch.ring.row_floats;
+        run_rectangle(tasks, image, strip, of.band, scratch, part);
+      }
+  }
+  void run_rectangle(const BackwardTasks& tasks, int64_t image, const ColumnStrip& strip,
+                     int64_t band, const SasaGradientScratch& scratch, const SasaPart& part) const {
+    const auto fill = [&](int64_t row, int64_t) {
+      const int64_t first = (image * plan.shape.height + row) * plan.shape.width + strip.origin;
+      scratch.ring.fill(row, first, strip.columns, k, v, args.forward.mask);
+    };
+    run_band(
+        tasks, band, scratch.grads, /*fill_rows=*/1, part.edges, fill,
+        [&](int64_t i) { add_row(image, i, strip, scratch, part); },
+        [&](int64_t row, const float* grads) { take(image, strip, row, grads); });
   }
 
   // The tables of all tasks, added in a fixed order.
@@ -132,9 +148,9 @@ template <typename T>
 void Backward(const SasaBackwardArgs<T>& args, Runtime& runtime) {
   const WindowShape& s = args.forward.shape;
   const PackedLayout layout(s, Lanes(), ScorePlaces::kRepeated);
-  const BackwardTasks tasks(s, kMostBackwardTasks);
-  const int64_t ring_rows = std::min(s.span_h(), s.height);
-  const int64_t edge_floats = tasks.edge_rows * 2 * s.width * layout.value_floats;
+  const BackwardTasks tasks(s, 4 * layout.value_floats, 2 * layout.value_floats,
+                            kMostBackwardTasks);
+  const int64_t edge_floats = tasks.strip_columns * 2 * layout.value_floats;  // a row
   const int64_t table_floats = s.taps() * layout.score_floats;
   SasaPlan plan{s, layout, nullptr};
   float* table = nullptr;
@@ -143,11 +159,12 @@ void Backward(const SasaBackwardArgs<T>& args, Runtime& runtime) {
   const auto carve = [&](ScratchArena arena) {
     table = arena.take<float>(table_floats);
     for (SasaGradientScratch& worker : workers) {
-      worker = SasaGradientScratch::carve(arena, plan, ring_rows);
+      worker = SasaGradientScratch::carve(arena, plan, tasks);
     }
-    for (SasaPart& part : parts) {
-      part = {{arena.take<float>(edge_floats), arena.take<float>(edge_floats)},
-              arena.take<float>(table_floats)};
+    for (int64_t task = 0; task < tasks.count; ++task) {
+      parts[task] = {{arena.take<float>(tasks.head_rows(task) * edge_floats),
+                      arena.take<float>(tasks.tail_rows(task) * edge_floats)},
+                     arena.take<float>(table_floats)};
     }
     return arena.bytes();
   };
@@ -158,12 +175,15 @@ void Backward(const SasaBackwardArgs<T>& args, Runtime& runtime) {
   runtime.for_each(tasks.count, [&](int64_t task, int worker) {
     backward.run(tasks, task, workers[worker], parts[task]);
   });
-  // Rows to which two bands contributed. (Bands mean one image per task.)
+  // Rows to which two bands contributed. (Bands mean one image and strip per task.)
   runtime.for_each(tasks.bands == 1 ? 0 : tasks.count, [&](int64_t task, int) {
-    if (task % tasks.bands == 0) return;
-    add_edges(
-        tasks, task, parts[task - 1].edges, parts[task].edges, 2 * s.width * layout.value_floats,
-        [&](int64_t row, const float* grads) { backward.take(task / tasks.bands, row, grads); });
+    const BackwardPart part = tasks.part(task);
+    if (part.band == 0) return;
+    const ColumnStrip strip = tasks.strip(part.strip);
+    add_edges(tasks, task, parts[task - 1].edges, parts[task].edges,
+              2 * strip.columns * layout.value_floats, [&](int64_t row, const float* grads) {
+                backward.take(part.image, strip, row, grads);
+              });
   });
   backward.sum_bias(parts);
 }

@@ -73,7 +73,8 @@ struct SasaProblem {
     };
     return {tolerance,
             {take(out, windows), take(grad_q, windows), take(grad_k, pixels), take(grad_v, pixels),
-             grad_bias.take()}};
+             grad_bias.take()},
+            runtime.scratch_bytes()};
   }
 
   // 16-bit maps: float32 arithmetic from the rounded inputs, then one rounding.

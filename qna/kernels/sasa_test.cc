@@ -24,6 +24,10 @@ struct Sasa {
                                               .gap = bias ? 0 : 4,
                                               .scale = 0.5f}));
         }
+    for (const WindowRow& row : kStripRows) {
+      if (!kFloat && row.shape.width > 300) continue;
+      visit(row.what, Problem(row.shape, {.mask = true, .scale = 0.5f}), {1, 3});
+    }
     // Strides, dilations, one-sided padding, masks, layouts: any of them together.
     RandomShapes random(kFloat ? 5 : 6);
     for (int round = 0; round < (kFloat ? 300 : 60); ++round) {
@@ -97,6 +101,10 @@ struct Sasa {
 using SasaTypes = ::testing::Types<Sasa<float>, Sasa<BFloat16>, Sasa<Float16>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Sasa, Operator, SasaTypes);
 INSTANTIATE_TYPED_TEST_SUITE_P(Sasa, MaskedOperator, SasaTypes);
+
+TEST(Sasa, ScratchDoesNotGrowWithTheWidth) {
+  expect_scratch_bounded([](const WindowShape& shape) { return SasaProblem<float>(shape, {}); });
+}
 
 // A shifted image gives the shifted output, bit by bit: a window's result does not depend on the
 // tile it falls into.

@@ -28,6 +28,7 @@
 
 #include "qna/kernels/buffers_testonly.h"
 #include "qna/kernels/implementation.h"
+#include "qna/kernels/window_shapes_testonly.h"
 
 namespace qna::kernels::testing {
 
@@ -214,6 +215,15 @@ TYPED_TEST_P(MaskedOperator, WhateverIsNotZeroTakesPart) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(MaskedOperator, MaskedPixelsDoNotMatter, WhateverIsNotZeroTakesPart);
+
+// Working memory does not grow with the width of a map. make(shape) gives the problem.
+template <typename Make>
+void expect_scratch_bounded(const Make& make) {
+  const auto bytes = [&](int64_t width) {
+    return make(Map(1, 3, width, 8, 8, 2).padded()).run(2).scratch_bytes;
+  };
+  for_each_simd([&] { EXPECT_LE(bytes(32000), bytes(8000) * 5 / 4); });
+}
 
 // A gradient against central differences of `loss` by the cells. The error is of order step^2, and
 // that of a loss divided by the step.

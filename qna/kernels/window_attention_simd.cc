@@ -66,18 +66,19 @@ template <typename T>
 struct WindowEnds {
   // One row of dz at a time.
   struct Gradient {
-    const float* row(int64_t image, int64_t i, int64_t) {
+    const float* row(int64_t image, int64_t i, int64_t, const ColumnStrip& strip) {
       const WindowShape& s = args.shape;
-      for (int64_t j = 0; j < s.out_width(); ++j)
+      const int64_t first = (image * s.out_height() + i) * s.out_width() + strip.first_window;
+      for (int64_t j = 0; j < strip.windows(); ++j)
         for (int64_t l = 0; l < s.outputs(); ++l) {
-          const int64_t window = (image * s.out_height() + i) * s.out_width() + j;
+          const int64_t window = first + j;
           map.pack(dz + l * query_stride + j * value_floats,
                    args.grad_out + (window * s.outputs() + l) * args.out_layout.pixel_stride);
         }
       return dz;
     }
     float* z(int64_t) { return nullptr; }
-    void done(int64_t, int64_t) {}
+    void done(int64_t, int64_t, const ColumnStrip&) {}
     void finish() {}
     const WindowAttentionBackwardArgs<T>& args;
     const ChannelMap& map;
@@ -87,10 +88,10 @@ struct WindowEnds {
   };
 
   struct Sink {
-    void take(int64_t image, int64_t row, const float* records) {
+    void take(const Rectangle& r, const float* records) {
       const WindowAttentionBackwardArgs<T>& args = ends.args;
-      const int64_t first = (image * args.shape.height + row) * args.shape.width;
-      for (int64_t x = 0; x < args.shape.width; ++x) {
+      const int64_t first = (r.image * args.shape.height + r.row) * args.shape.width + r.column;
+      for (int64_t x = 0; x < r.columns; ++x) {
         const float* record = records + x * ends.layout.record();
         ends.grad_value_map.unpack(
             args.grad_values + (first + x) * args.grad_value_layout.pixel_stride, record);
@@ -110,7 +111,9 @@ struct WindowEnds {
         score_map(layout.score_sources()),
         out_map(layout.value_sources(args.out_layout)),
         grad_value_map(layout.value_sources(args.grad_value_layout)),
-        query_stride(args.shape.out_width() * layout.value_floats),
+        tasks(args.shape, 2 * layout.record() + layout.score_floats, layout.record(),
+              kMostBackwardTasks),
+        query_stride(tasks.strip_windows * layout.value_floats),
         dz(workers) {}
 
   void carve(ScratchArena& arena) {
@@ -138,6 +141,7 @@ struct WindowEnds {
   const WindowAttentionBackwardArgs<T>& args;
   const PackedLayout& layout;
   const ChannelMap value_map, score_map, out_map, grad_value_map;
+  const BackwardTasks tasks;
   int64_t query_stride;
   std::vector<float*> dz;  // per worker
 };
@@ -145,9 +149,8 @@ struct WindowEnds {
 template <typename T>
 void Backward(const WindowAttentionBackwardArgs<T>& args, Runtime& runtime) {
   const PackedLayout layout(args.shape, Lanes(), ScorePlaces::kSideBySide);
-  const BackwardTasks tasks(args.shape, kMostBackwardTasks);
   WindowEnds<T> ends(args, layout, runtime.workers());
-  StreamBackward(args.shape, layout, args.bias, args.tap_weights, tasks, ends, args.grad_bias,
+  StreamBackward(args.shape, layout, args.bias, args.tap_weights, ends, args.grad_bias,
                  args.grad_tap_weights, runtime);
 }
 

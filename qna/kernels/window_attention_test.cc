@@ -34,6 +34,12 @@ struct WindowAttention {
       options(visit, row.what, row.shape, turn++);
       visit(row.what, Problem(row.shape, {.mask = row.shape.width > 100}));
     }
+    for (const WindowRow& row : kStripRows) {
+      if (!kFloat && row.shape.width > 300) continue;
+      WindowShape shape = row.shape;
+      shape.separate = row.upsample > 1;
+      visit(row.what, Problem(shape, {.mask = true, .gap = 3}), {1, 3});
+    }
     RandomShapes random(kFloat ? 2022 : 16);
     for (int round = 0; round < (kFloat ? 400 : 120); ++round) {
       const WindowShape shape = random.shape();
@@ -91,6 +97,10 @@ using WindowAttentionTypes =
     ::testing::Types<WindowAttention<float>, WindowAttention<BFloat16>, WindowAttention<Float16>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, Operator, WindowAttentionTypes);
 INSTANTIATE_TYPED_TEST_SUITE_P(WindowAttention, MaskedOperator, WindowAttentionTypes);
+
+TEST(WindowAttention, ScratchDoesNotGrowWithTheWidth) {
+  expect_scratch_bounded([](const WindowShape& shape) { return WindowProblem<float>(shape, {}); });
+}
 
 // The gradients of scores and values do not depend on other images. (Those of the tables are sums
 // over images.) One image more or less changes the cut into bands, so this compares batches of

@@ -420,24 +420,26 @@ struct BackwardTile {
   }
 };
 
-// All windows of an output row. dz: [windows][value_floats], a plane for every query if separate,
-// query_stride apart; z, if not null, gets the forward result in the same form.
+// Windows [begin, end) of an output row. `origin` is the input column at which the rows' pointers
+// start, `width` how many columns they hold. dz: [end - begin][value_floats], a plane for every
+// query if separate, query_stride apart; z, if not null, gets the forward result in the same form.
 inline HWY_NOINLINE void BackwardRow(const WindowPlan& plan, const TapRows& rows,
-                                     const GradRows& grads, const float* dz, float* z,
+                                     const GradRows& grads, int64_t begin, int64_t end,
+                                     int64_t origin, int64_t width, const float* dz, float* z,
                                      int64_t query_stride, float* scratch_memory) {
   const WindowShape& s = plan.shape;
   const BackwardScratch scratch(s, plan.layout.most_score_vectors, scratch_memory);
   const auto columns_at = [&](int64_t j) {
-    const int64_t start = j * s.stride_w - s.pad_left;
-    return TapColumns{start, valid_taps(start, s.kernel_w, s.dilation_w, s.width)};
+    const int64_t start = j * s.stride_w - s.pad_left - origin;
+    return TapColumns{start, valid_taps(start, s.kernel_w, s.dilation_w, width)};
   };
   for (const HeadGroup& group : plan.layout.groups) {
-    for (int64_t j = 0; j < s.out_width();) {
+    for (int64_t j = begin; j < end;) {
       const TapColumns columns = columns_at(j);
       const int64_t last = j + kBackwardTile - 1;
-      const int64_t offset = j * plan.layout.value_floats + group.value_offset;
+      const int64_t offset = (j - begin) * plan.layout.value_floats + group.value_offset;
       float* window_z = z == nullptr ? nullptr : z + offset;
-      if (s.dilation_w == 1 && columns.count() == s.kernel_w && last < s.out_width() &&
+      if (s.dilation_w == 1 && columns.count() == s.kernel_w && last < end &&
           columns_at(last).count() == s.kernel_w) {
         BackwardTile<kBackwardTile> tile{plan, rows, grads, group, columns, scratch};
         tile.Run(dz + offset, window_z, query_stride);

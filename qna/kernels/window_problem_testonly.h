@@ -67,7 +67,9 @@ struct WindowProblem {
                                  .out = out.data(),
                                  .out_layout = out_layout},
                                 runtime);
-    return {tolerance, {out.take(outputs, shape.heads, shape.head_dim, out_layout)}};
+    return {tolerance,
+            {out.take(outputs, shape.heads, shape.head_dim, out_layout)},
+            runtime.scratch_bytes()};
   }
 
   Results backward(int workers = 1) const {
@@ -101,12 +103,15 @@ struct WindowProblem {
     return {tolerance,
             {grad_scores.take(pixels(), 1, s.scores(), {grad_score_stride, 0, 1}),
              grad_values.take(pixels(), s.heads, s.head_dim, grad_value_layout), grad_bias.take(),
-             grad_tap_weights.take()}};
+             grad_tap_weights.take()},
+            runtime.scratch_bytes()};
   }
 
   Results run(int workers = 1) const {
     Results all = forward(workers);
-    for (Part& part : backward(workers).parts) all.parts.push_back(std::move(part));
+    Results gradients = backward(workers);
+    for (Part& part : gradients.parts) all.parts.push_back(std::move(part));
+    all.scratch_bytes = std::max(all.scratch_bytes, gradients.scratch_bytes);
     return all;
   }
 

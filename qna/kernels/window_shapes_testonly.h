@@ -126,6 +126,23 @@ inline const WindowRow kBandRows[] = {
     {"more images than the backward pass has tasks", Map(19, 5, 6, 2, 3, 2).padded(), 9, 7},
 };
 
+// Maps that the backward pass cuts into strips, without many taps: rows that lie far apart, and
+// many features, fill a worker's memory.
+inline const WindowRow kStripRows[] = {
+    {"strips", Map(1, 19, 300, 8, 12, 2).dilation(8, 1).padding(8, 8, 1, 1)},
+    {"strips whose windows share many columns",
+     Map(1, 17, 470, 8, 12, 2).kernel(3, 7).dilation(8, 1).padding(8, 8, 3, 3)},
+    {"strips, strided and dilated",
+     Map(2, 18, 430, 8, 12, 2).dilation(8, 3).stride(2, 2).padding(8, 8, 4, 2)},
+    {"strips that share no column", Map(1, 17, 701, 8, 12, 2).dilation(8, 1).stride(1, 5)},
+    {"strips beside the map", Map(1, 17, 40, 8, 12, 2).dilation(8, 1).padding(8, 8, 150, 170), 9,
+     7},
+    {"strips and bands", Map(1, 80, 260, 8, 12, 2).dilation(4, 1).padding(4, 4, 1, 1)},
+    {"strips of several images", Map(3, 17, 200, 5, 19, 3).dilation(8, 1).padding(8, 8, 1, 1)},
+    {"more strips than tasks", Map(1, 17, 2400, 8, 12, 2).dilation(8, 1).padding(8, 8, 1, 1)},
+    {"strips, up-sampled", Map(1, 17, 200, 8, 12, 4).dilation(8, 1).padding(8, 8, 1, 1), 6, 5, 2},
+};
+
 inline std::string text(const WindowShape& s) {
   return fmt::format(
       "[batch {}, {} x {}, heads {}, dim {}, queries {}, kernel {} x {}, stride {} x {}, padding "

@@ -110,7 +110,7 @@ struct BackwardTasks {
   int64_t shared_rows(int64_t band) const {
     return band == 0 || band >= bands ? 0 : std::max<int64_t>(0, reach(band - 1) - begin_row(band));
   }
-  // Rows kept between a task's band and the next one, if there is one.
+  // Rows that a task's band keeps for the band before it and for the one after it.
   int64_t head_rows(int64_t task) const { return task % bands == 0 ? 0 : edge_rows; }
   int64_t tail_rows(int64_t task) const { return task % bands == bands - 1 ? 0 : edge_rows; }
 

@@ -140,6 +140,8 @@ inline const WindowRow kStripRows[] = {
     {"strips and bands", Map(1, 80, 260, 8, 12, 2).dilation(4, 1).padding(4, 4, 1, 1)},
     {"strips of several images", Map(3, 17, 200, 5, 19, 3).dilation(8, 1).padding(8, 8, 1, 1)},
     {"more strips than tasks", Map(1, 17, 2400, 8, 12, 2).dilation(8, 1).padding(8, 8, 1, 1)},
+    {"more strips than tasks, one row of windows",
+     Map(1, 17, 2400, 8, 12, 2).dilation(8, 1).padding(0, 0, 1, 1)},
     {"strips, up-sampled", Map(1, 17, 200, 8, 12, 4).dilation(8, 1).padding(8, 8, 1, 1), 6, 5, 2},
 };
 

@@ -42,6 +42,9 @@ void visit_run(auto& r, const auto& visit) {
   visit("ema_warmup", r.ema_warmup);
   visit("max_bad_steps", r.max_bad_steps);
   visit("evaluate_every", r.evaluate_every);
+  visit("patience", r.patience);
+  visit("freeze_epochs", r.freeze_epochs);
+  visit("steps_per_epoch", r.steps_per_epoch);
   visit("checkpoint_minutes", r.checkpoint_minutes);
   visit("checkpoint_steps", r.checkpoint_steps);
 }
@@ -58,6 +61,7 @@ void visit_optimizer(auto& o, const auto& visit) {
   visit("weight_decay", o.weight_decay);
   visit("betas", o.betas);
   visit("epsilon", o.epsilon);
+  visit("depth_decay", o.depth_decay);
 }
 
 void visit_schedule(auto& s, const auto& visit) {
@@ -84,6 +88,10 @@ void check_recipe(const Recipe& r) {
   check(r.ema >= 0 && r.ema < 1, "recipe: ema must be from 0 to below 1, got {}", r.ema);
   check_range("max_bad_steps", static_cast<double>(r.max_bad_steps), 0, kMany);
   check_range("evaluate_every", static_cast<double>(r.evaluate_every), 1, kMany);
+  check_range("patience", static_cast<double>(r.patience), 0, kMany);
+  check_range("freeze_epochs", static_cast<double>(r.freeze_epochs), 0,
+              static_cast<double>(r.epochs));
+  check_range("steps_per_epoch", static_cast<double>(r.steps_per_epoch), 0, kMany);
   check_range("checkpoint_minutes", r.checkpoint_minutes, 0, kMany);
   check_range("checkpoint_steps", static_cast<double>(r.checkpoint_steps), 0, kMany);
   const Optimizer& o = r.optimizer;
@@ -94,6 +102,8 @@ void check_recipe(const Recipe& r) {
     check(beta >= 0 && beta < 1, "recipe: optimizer.betas must be from 0 to below 1, got {}", beta);
   }
   check_range("optimizer.epsilon", o.epsilon, 0, 1);
+  check(o.depth_decay > 0 && o.depth_decay <= 1,
+        "recipe: optimizer.depth_decay must be above 0 and at most 1, got {}", o.depth_decay);
   for (const ParameterGroup& group : o.groups) {
     check(!group.match.empty(), "recipe: optimizer.group needs a pattern 'match'");
     check_range("optimizer.group.lr_scale", group.lr_scale, 0, 1e6);
@@ -132,10 +142,10 @@ void set(json& object, const std::string& setting) {
 
 void collect_differences(const json& a, const json& b, const std::string& path,
                          std::vector<std::string>& out) {
-  // They decide speed, safety or words, not weights.
+  // They decide speed, safety, words or when the run ends, not the weights of a step.
   static const std::set<std::string> free = {
-      "about",         "data.path",       "data.workers",       "data.cache_mb",
-      "max_bad_steps", "teacher.targets", "checkpoint_minutes", "checkpoint_steps"};
+      "about",           "data.path",          "data.workers",     "data.cache_mb", "max_bad_steps",
+      "teacher.targets", "checkpoint_minutes", "checkpoint_steps", "patience"};
   if (free.contains(path)) return;
   if (!a.is_object() || !b.is_object()) {
     if (a != b) out.push_back(path);

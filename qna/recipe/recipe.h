@@ -25,6 +25,8 @@ struct Optimizer {  // AdamW
   double weight_decay = 0.05;
   std::array<double, 2> betas = {0.9, 0.999};
   double epsilon = 1e-8;
+  // The rate of a parameter times this for every stage between it and the head; 1: no difference.
+  double depth_decay = 1;
   std::vector<ParameterGroup> groups = {};
 };
 
@@ -44,10 +46,13 @@ struct Recipe {
   int64_t accumulate = 1;  // parts that a step's images are computed in, one after the other
   double clip = 0;         // largest norm of all gradients; 0: none
   Precision precision = Precision::kFloat32;
-  double ema = 0;                  // decay of the running mean of weights; 0: none
-  bool ema_warmup = true;          // less decay in the first steps, see train/ema.h
-  int64_t max_bad_steps = 20;      // skipped for a loss or gradient that is not finite, at most
-  int64_t evaluate_every = 1;      // epochs
+  double ema = 0;               // decay of the running mean of weights; 0: none
+  bool ema_warmup = true;       // less decay in the first steps, see train/ema.h
+  int64_t max_bad_steps = 20;   // skipped for a loss or gradient that is not finite, at most
+  int64_t evaluate_every = 1;   // epochs
+  int64_t patience = 0;         // epochs without a better first metric that end the run; 0: never
+  int64_t freeze_epochs = 0;    // at the beginning, in which only the head learns
+  int64_t steps_per_epoch = 0;  // an epoch has no more than these; 0: all images
   double checkpoint_minutes = 10;  // between checkpoints inside an epoch; 0: none
   int64_t checkpoint_steps = 0;    // the same in steps
   Optimizer optimizer;

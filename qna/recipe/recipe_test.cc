@@ -54,8 +54,8 @@ TEST(Recipe, ErrorsNameTheKey) {
       complaint({{"epoch", 3}}),
       "recipe: unknown key 'epoch'; did you mean 'epochs'? The keys here are about, accumulate, "
       "augment, batch, checkpoint_minutes, checkpoint_steps, clip, data, ema, ema_warmup, "
-      "epochs, evaluate_every, loss, max_bad_steps, mix, model, optimizer, precision, "
-      "preprocess, schedule, seed, task");
+      "epochs, evaluate_every, freeze_epochs, loss, max_bad_steps, mix, model, optimizer, "
+      "patience, precision, preprocess, schedule, seed, steps_per_epoch, task");
   EXPECT_EQ(complaint({{"model", 3}}), "recipe: model must be a table, got 3");
   EXPECT_NE(complaint({{"optimizer", {{"learning_rate", 3}}}})
                 .find("unknown key 'optimizer.learning_rate'"),
@@ -70,6 +70,10 @@ TEST(Recipe, ErrorsNameTheKey) {
             "recipe: precision must be one of float32, bfloat16, got \"half\"");
   EXPECT_EQ(complaint({{"batch", 8}, {"accumulate", 9}}),
             "recipe: accumulate must be from 1 to 8, got 9");
+  EXPECT_EQ(complaint({{"epochs", 3}, {"freeze_epochs", 4}}),
+            "recipe: freeze_epochs must be from 0 to 3, got 4");
+  EXPECT_EQ(complaint({{"optimizer", {{"depth_decay", 0}}}}),
+            "recipe: optimizer.depth_decay must be above 0 and at most 1, got 0");
   EXPECT_EQ(complaint({{"schedule", 3}}), "recipe: schedule must be a table, got 3");
 }
 
@@ -115,6 +119,7 @@ TEST(Recipe, DifferencesThatDecideTheWeights) {
   const Recipe a = recipe_from_json({{"epochs", 3}, {"data", {{"path", "a"}, {"workers", 1}}}});
   Recipe b = recipe_from_json({{"epochs", 3}, {"data", {{"path", "b"}, {"workers", 2}}}});
   b.checkpoint_minutes = 1;
+  b.patience = 2;
   EXPECT_TRUE(differences(a, b).empty());
   b.optimizer.lr *= 2;
   b.sections["model"]["name"] = "x";

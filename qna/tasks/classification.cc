@@ -5,6 +5,7 @@
 #include "qna/base/error.h"
 #include "qna/config/cost.h"
 #include "qna/tasks/batch_tensor.h"
+#include "qna/tasks/depth.h"
 #include "qna/tasks/loading.h"
 
 namespace qna::tasks {
@@ -68,6 +69,11 @@ void Classification::open_data() {
         "recipe: teacher.logits must be 0, as the teacher's {} classes are not the {} of {}; or "
         "learn the teacher's classes with teacher.labels = 0",
         teacher_ ? teacher_->classes().size() : 0, classes().size(), options_.data.path);
+}
+
+int64_t Classification::depth_of(const std::string& parameter) const {
+  if (parameter.starts_with("head.")) return 0;
+  return depth_in_body(parameter, static_cast<int64_t>(model_->config().stages.size()));
 }
 
 std::vector<std::string> Classification::describe() const {

@@ -7,6 +7,7 @@
 #include "qna/base/error.h"
 #include "qna/coco/summary.h"
 #include "qna/format/text.h"
+#include "qna/tasks/depth.h"
 #include "qna/tasks/detection_batch.h"
 #include "qna/tasks/loading.h"
 
@@ -111,6 +112,16 @@ void Detection::freeze() {
   models::BackboneImpl& backbone = model_->backbone();
   if (options_.freeze == Freeze::kFirstStage) return backbone.freeze_first_stage();
   backbone.freeze();
+}
+
+int64_t Detection::depth_of(const std::string& parameter) const {
+  const std::string body = "backbone.0.body.";
+  if (!parameter.starts_with(body)) return 0;
+  const auto* qna_vit = std::get_if<config::QnAViTConfig>(&model_->config().backbone);
+  constexpr int64_t kResNetStages = 4;
+  return depth_in_body(
+      parameter.substr(body.size()),
+      qna_vit == nullptr ? kResNetStages : static_cast<int64_t>(qna_vit->stages.size()));
 }
 
 std::vector<std::string> Detection::describe() const {

@@ -15,6 +15,7 @@ class Detection final : public Task {
   Detection(const nlohmann::json& sections, const Run& run);
 
   torch::nn::Module& model() override { return *model_; }
+  int64_t depth_of(const std::string& parameter) const override;
   std::vector<std::string> describe() const override;
   int64_t train_size() const override { return train_set_->size(); }
   int64_t batches() const override { return train_->batches(); }

@@ -34,6 +34,9 @@ class Task {
   virtual torch::nn::Module& model() = 0;
   // What is trained with the model and is of no use behind the run; null: nothing.
   virtual torch::nn::Module* companion() { return nullptr; }
+  // How many stages lie between a parameter and the head: 0 in the head, 1 in the last stage of the
+  // body. 0 everywhere: there is no body that could have learned before.
+  virtual int64_t depth_of(const std::string& /*parameter*/) const { return 0; }
   // Lines about model and data for people.
   virtual std::vector<std::string> describe() const = 0;
   virtual int64_t train_size() const = 0;  // images

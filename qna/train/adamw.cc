@@ -12,17 +12,19 @@
 namespace qna::train {
 
 AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema,
-             const torch::nn::Module* companion)
+             const DepthOf& depth_of, const torch::nn::Module* companion)
     : options_(options), ema_(ema) {
   for (const ParameterGroup& group : options.groups) {
     const double decay = group.weight_decay < 0 ? options.weight_decay : group.weight_decay;
     groups_.push_back({group.match, group.lr_scale, decay, {}});
   }
   groups_.push_back({"", 1, options.weight_decay, {}});
-  for (const auto& item : model.named_parameters()) add(item.key(), item.value());
+  for (const auto& item : model.named_parameters()) {
+    add(item.key(), item.value(), depth_of ? depth_of(item.key()) : 0);
+  }
   if (companion != nullptr) {
     for (const auto& item : companion->named_parameters()) {
-      add("companion." + item.key(), item.value());
+      add("companion." + item.key(), item.value(), /*depth=*/0);
     }
   }
   for (size_t i = 0; i + 1 < groups_.size(); ++i) {
@@ -33,7 +35,7 @@ AdamW::AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema
   }
 }
 
-void AdamW::add(const std::string& name, const torch::Tensor& parameter) {
+void AdamW::add(const std::string& name, const torch::Tensor& parameter, int64_t depth) {
   if (!parameter.requires_grad()) return;
   size_t group = 0;
   while (group + 1 < groups_.size() &&
@@ -43,6 +45,7 @@ void AdamW::add(const std::string& name, const torch::Tensor& parameter) {
   groups_[group].members.push_back(parameters_.size());
   names_.push_back(name);
   parameters_.push_back(parameter);
+  depths_.push_back(depth);
   check(parameter.is_contiguous() && parameter.scalar_type() == torch::kFloat && parameter.is_cpu(),
         "AdamW: '{}' must be a contiguous float32 tensor on the CPU", name);
   averages_.push_back(ema_ == nullptr ? torch::Tensor() : ema_->mean_of(parameter));
@@ -84,7 +87,8 @@ void AdamW::step(double lr, double gradient_factor) {
     for (const size_t i : group.members) {
       float& step = *steps_[i].data_ptr<float>();
       if (parameters[i].gradient != nullptr) step += 1;
-      parameters[i].lr = lr * group.lr_scale;
+      parameters[i].lr =
+          lr * group.lr_scale * std::pow(options_.depth_decay, static_cast<double>(depths_[i]));
       parameters[i].decay = group.weight_decay;
       parameters[i].step = static_cast<int64_t>(step);
     }

@@ -4,6 +4,7 @@
 
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,10 +18,13 @@ namespace qna::train {
 class AdamW {
  public:
   // Throws qna::Error when a group's pattern fits no parameter.
-  // ema: moved by every step as well, or null; outlives this. companion: trained with the model, or
-  // null; its parameters' names begin with "companion.".
+  // ema: moved by every step as well, or null; outlives this.
+  // depth_of: a parameter's, by its name, for options.depth_decay; empty: 0.
+  // companion: trained with the model at depth 0, or null; its parameters' names begin with
+  // "companion.".
+  using DepthOf = std::function<int64_t(const std::string& parameter)>;
   AdamW(const torch::nn::Module& model, const Optimizer& options, const Ema* ema = nullptr,
-        const torch::nn::Module* companion = nullptr);
+        const DepthOf& depth_of = {}, const torch::nn::Module* companion = nullptr);
 
   // lr: of this step, before the groups' scales; gradient_factor: of all gradients, such as to clip
   // them. Parameters without a gradient stay as they are.
@@ -36,11 +40,12 @@ class AdamW {
   void load_state(const std::map<std::string, torch::Tensor>& tensors);
 
   const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+  const std::vector<int64_t>& depths() const { return depths_; }  // of the parameters
   // "4 groups: ..." for people: how many parameters have which settings.
   std::vector<std::string> describe() const;
 
  private:
-  void add(const std::string& name, const torch::Tensor& parameter);
+  void add(const std::string& name, const torch::Tensor& parameter, int64_t depth);
   struct Group {
     std::string match;  // empty: what fits no pattern
     double lr_scale;
@@ -54,6 +59,7 @@ class AdamW {
   const Ema* ema_;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
+  std::vector<int64_t> depths_;
   std::vector<torch::Tensor> exp_avg_;
   std::vector<torch::Tensor> exp_avg_sq_;
   std::vector<torch::Tensor> averages_;  // of the running mean, or undefined

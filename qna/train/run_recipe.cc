@@ -41,7 +41,7 @@ RunResult run_recipe(const Recipe& recipe, const RunOptions& options, const Rank
                         .sum = [&](torch::Tensor& tensor) { processes.sum(tensor); }});
   watcher.start({.about = task->describe(),
                  .epochs = recipe.epochs,
-                 .steps_per_epoch = task->batches(),
+                 .steps_per_epoch = steps_of_epoch(recipe, *task),
                  .processes = processes.count(),
                  .threads = at::get_num_threads()});
   std::string report;

@@ -124,6 +124,145 @@ TEST_F(RunRecipe, StoppedAnywhereAndResumedComesToTheSameBits) {
   }
 }
 
+TEST_F(RunRecipe, EndsWhenNothingGetsBetter) {
+  // With a rate of 0 the first evaluation stays the best one.
+  const Recipe patient =
+      recipe({{"epochs", 9}, {"patience", 2}, {"ema", 0}, {"optimizer", {{"lr", 0}}}});
+  std::vector<std::string> notes;
+  const Watcher watcher{.note = [&](const std::string& line) { notes.push_back(line); }};
+  const RunResult result = run(patient, "run", false, watcher);
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(result.state.epoch, 3);
+  EXPECT_EQ(result.state.best_epoch, 0);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0], "no better L1 for 2 epochs: the run ends here (patience)");
+  const std::string page = content_of(result.report);
+  EXPECT_EQ(page.find("not finished"), std::string::npos);
+  EXPECT_NE(page.find("ended before its 9 epochs"), std::string::npos);
+  // It stays finished, unless somebody has more patience.
+  EXPECT_EQ(run(patient, "run", /*resume=*/true).state.epoch, 3);
+  Recipe stubborn = patient;
+  stubborn.patience = 0;
+  EXPECT_EQ(run(stubborn, "run", /*resume=*/true).state.epoch, 9);
+}
+
+TEST_F(RunRecipe, PatienceWaitsForAnEvaluation) {
+  const RunResult result = run(recipe({{"epochs", 9},
+                                       {"patience", 1},
+                                       {"evaluate_every", 3},
+                                       {"ema", 0},
+                                       {"optimizer", {{"lr", 0}}}}),
+                               "run");
+  EXPECT_EQ(result.state.epoch, 6);
+}
+
+TEST_F(RunRecipe, AnEpochOfFewerSteps) {
+  const Recipe shorter = recipe({{"steps_per_epoch", 1}, {"epochs", 4}});
+  EXPECT_EQ(run(shorter, "whole").state.step, 4);
+  const Watcher watcher{.step = [&](const StepInfo& info) { stop_ = info.step == 2; }};
+  EXPECT_FALSE(run(shorter, "stopped", false, watcher).finished);
+  stop_ = false;
+  run(shorter, "stopped", /*resume=*/true);
+  EXPECT_EQ(weights("stopped"), weights("whole"));
+  EXPECT_EQ(run(recipe({{"steps_per_epoch", 99}}), "all").state.step, 6);
+}
+
+// Two classes, and a network with a body and a head.
+class FineTuning : public RunRecipe {
+ protected:
+  void SetUp() override {
+    RunRecipe::SetUp();
+    for (const char* name : {"a", "b"}) {
+      fs::create_directories(folder_.path("classes/" + std::string(name)));
+      for (int i = 0; i < 5; ++i) {
+        const std::string file = std::to_string(i) + ".png";
+        fs::copy(folder_.path("pictures/" + file), folder_.path("classes/") + name + "/" + file);
+      }
+    }
+  }
+
+  Recipe classes(const nlohmann::json& change) const {
+    nlohmann::json object = {
+        {"epochs", 3},
+        {"batch", 4},
+        {"seed", 7},
+        {"model",
+         {{"name", "qna_vit_pico"},
+          {"config",
+           {{"base_dim", 8},
+            {"stages",
+             {{{"qna_blocks", 1}, {"qna_heads", 2}}, {{"qna_blocks", 1}, {"qna_heads", 2}}}}}}}},
+        {"data", {{"path", folder_.path("classes")}, {"val_fraction", 0.4}, {"workers", 1}}},
+        {"preprocess", {{"resize", 16}, {"crop", {16, 16}}}}};
+    object.merge_patch(change);
+    return recipe_from_json(object);
+  }
+
+  // The largest change of the parameters whose name begins so, between two files of weights.
+  double change(const std::string& before, const std::string& after, const std::string& prefix) {
+    const auto a = engine::ModelFile::open(before), b = engine::ModelFile::open(after);
+    double largest = -1;
+    for (const format::TensorView& tensor : a.tensors().tensors()) {
+      if (!tensor.name.starts_with(prefix)) continue;
+      const auto x = engine::read_floats(tensor, "a");
+      const auto y = engine::read_floats(b.tensors().at(tensor.name), "b");
+      for (size_t i = 0; i < x.size(); ++i) {
+        largest = std::max(largest, static_cast<double>(std::abs(x[i] - y[i])));
+      }
+    }
+    EXPECT_GE(largest, 0) << prefix;
+    return largest;
+  }
+
+  std::string last(const std::string& name) const {
+    return folder_.path(name) + "/last.safetensors";
+  }
+};
+
+TEST_F(FineTuning, TheHeadLearnsFirst) {
+  const nlohmann::json still = {{"optimizer", {{"lr", 0}}}};
+  run(classes(still), "start");
+  run(classes({{"freeze_epochs", 3}}), "head");
+  EXPECT_EQ(change(last("start"), last("head"), "stages."), 0);
+  EXPECT_EQ(change(last("start"), last("head"), "stem."), 0);
+  EXPECT_GT(change(last("start"), last("head"), "head."), 0);
+  run(classes({{"freeze_epochs", 2}}), "then_all");
+  EXPECT_GT(change(last("start"), last("then_all"), "stages."), 0);
+}
+
+TEST_F(FineTuning, RatesFallWithTheDepth) {
+  // The first step of AdamW moves a weight by its rate, whatever the gradient.
+  const auto one_step = [](double decay) {
+    return nlohmann::json{
+        {"epochs", 1},
+        {"steps_per_epoch", 1},
+        {"optimizer",
+         {{"lr", 1e-3}, {"lr_batch", 0}, {"weight_decay", 0}, {"depth_decay", decay}}}};
+  };
+  run(classes({{"epochs", 1}, {"optimizer", {{"lr", 0}}}}), "start");
+  run(classes(one_step(0.5)), "one");
+  EXPECT_NEAR(change(last("start"), last("one"), "head."), 1e-3, 2e-5);
+  EXPECT_NEAR(change(last("start"), last("one"), "stages.1."), 5e-4, 1e-5);
+  EXPECT_NEAR(change(last("start"), last("one"), "stages.0."), 2.5e-4, 5e-6);
+  EXPECT_NEAR(change(last("start"), last("one"), "stem."), 1.25e-4, 3e-6);
+}
+
+TEST_F(FineTuning, StoppedAnywhereAndResumedComesToTheSameBits) {
+  const Recipe tuned = classes(
+      {{"freeze_epochs", 1}, {"ema", 0.5}, {"optimizer", {{"depth_decay", 0.6}}}, {"patience", 9}});
+  run(tuned, "whole");
+  for (const int64_t step : {1, 2, 3, 4}) {
+    const std::string name = "stopped" + std::to_string(step);
+    const Watcher watcher{.step = [&](const StepInfo& info) {
+      if (info.step == step) stop_ = true;
+    }};
+    EXPECT_FALSE(run(tuned, name, false, watcher).finished);
+    stop_ = false;
+    EXPECT_TRUE(run(tuned, name, /*resume=*/true).finished);
+    EXPECT_EQ(weights(name), weights("whole")) << "stopped behind step " << step;
+  }
+}
+
 TEST_F(RunRecipe, OtherRunsAreNotTouched) {
   run(recipe(), "run");
   const std::string before = content_of(folder_.path("run/last.safetensors"));
@@ -192,6 +331,8 @@ TEST_F(RunRecipe, Mistakes) {
       },
       {"val_count", "99"});
   expect_complaint([&] { run(recipe({{"data", {{"path", "nowhere"}}}}), "none"); }, {"nowhere"});
+  // An auto-encoder is one piece.
+  expect_complaint([&] { run(recipe({{"freeze_epochs", 1}}), "none"); }, {"freeze_epochs", "body"});
   EXPECT_FALSE(fs::exists(folder_.path("none/last.safetensors")));
 }
 

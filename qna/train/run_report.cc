@@ -14,6 +14,7 @@
 #include "qna/report/training_report.h"
 #include "qna/tasks/make_task.h"
 #include "qna/train/run_log.h"
+#include "qna/train/trainer.h"
 
 namespace qna::train {
 namespace {
@@ -105,20 +106,25 @@ std::string write_run_report(const std::string& folder, const tasks::Task& task,
   page.summary.emplace_back("epochs", state.epoch < recipe.epochs
                                           ? fmt::format("{} of {}", state.epoch, recipe.epochs)
                                           : fmt::format("{}", state.epoch));
-  page.charts =
-      charts_of(report::read_json_lines(RunLog::path(folder)), static_cast<double>(task.batches()),
-                recipe.task == "classification" ? "cross entropy, nats" : "loss");
+  page.charts = charts_of(report::read_json_lines(RunLog::path(folder)),
+                          static_cast<double>(steps_of_epoch(recipe, task)),
+                          recipe.task == "classification" ? "cross entropy, nats" : "loss");
   if (evaluated) {
     tasks::add_to_report(page, kinds::row_of_task(recipe.task).kind, task, at::get_num_threads());
   }
   page.recipe = format::to_toml(to_json(recipe));
   page.machine = report::describe(report::this_machine());
   page.notes = task.describe();
-  if (state.epoch < recipe.epochs) {
+  if (!is_finished(state, recipe)) {
     page.notes.push_back(fmt::format(
         "the run is not finished: step {}, in epoch {} of {}; numbers and pictures are of "
         "the last evaluation before",
         state.step, state.epoch + 1, recipe.epochs));
+  }
+  if (is_finished(state, recipe) && state.epoch < recipe.epochs) {
+    page.notes.push_back(fmt::format(
+        "the run ended before its {} epochs: the first metric was best in epoch {} (patience)",
+        recipe.epochs, state.best_epoch + 1));
   }
   if (state.bad_steps > 0) {
     page.notes.push_back(

@@ -54,6 +54,14 @@ json to_json(const RunState& state) {
   return out;
 }
 
+bool is_finished(const RunState& state, const Recipe& recipe) {
+  if (state.epoch >= recipe.epochs) return true;
+  // Not before the next evaluation has had its chance.
+  const bool just_evaluated = state.batch == 0 && state.epoch % recipe.evaluate_every == 0;
+  return recipe.patience > 0 && state.best.has_value() && just_evaluated &&
+         state.epoch - 1 - state.best_epoch >= recipe.patience;
+}
+
 bool has_begun(const std::string& path) {
   try {
     const format::SafetensorsFile file(path);

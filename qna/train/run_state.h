@@ -33,6 +33,9 @@ struct RunState {
 
 nlohmann::json to_json(const RunState& state);
 
+// Whether all epochs are done, or the recipe's patience is at its end.
+bool is_finished(const RunState& state, const Recipe& recipe);
+
 // The file is whole or as it was before.
 void save_run(const std::string& path, tasks::Task& task, const Recipe& recipe,
               const RunState& state, const AdamW& optimizer, Ema& ema);

@@ -6,6 +6,7 @@
 #include <torch/utils.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -53,8 +54,17 @@ class Trainer {
         options_(options),
         watcher_(watcher),
         stop_(stop),
+        batches_(steps_of_epoch(recipe, task)),
         ema_(task.model(), recipe.ema, recipe.ema_warmup),
-        optimizer_(task.model(), recipe.optimizer, &ema_, task.companion()) {}
+        optimizer_(
+            task.model(), recipe.optimizer, &ema_,
+            [&](const std::string& parameter) { return task.depth_of(parameter); },
+            task.companion()) {
+    const bool has_body = std::ranges::any_of(optimizer_.depths(), [](int64_t d) { return d > 0; });
+    check(has_body || (recipe.freeze_epochs == 0 && recipe.optimizer.depth_decay == 1),
+          "recipe: freeze_epochs and optimizer.depth_decay are for a network with a body that "
+          "learns behind its head, which this one has not; leave them out");
+  }
   ~Trainer() {
     if (lock_ >= 0) ::close(lock_);
   }
@@ -63,10 +73,10 @@ class Trainer {
 
   TrainResult run() {
     open();
-    while (state_.epoch < recipe_.epochs) {
+    while (!is_finished(state_, recipe_)) {
       if (!train_epoch()) return stopped();
       finish_epoch();
-      if (state_.epoch < recipe_.epochs && stopping()) return stopped();
+      if (!is_finished(state_, recipe_) && stopping()) return stopped();
     }
     // A run that was finished already: its report still wants what the last weights say.
     if (!evaluated_) evaluate();
@@ -132,8 +142,10 @@ class Trainer {
     if (there) {
       state_ = load_run(path("last.safetensors"), task_, recipe_, optimizer_, ema_);
       watcher_.note(
-          state_.epoch < recipe_.epochs
+          !is_finished(state_, recipe_)
               ? fmt::format("going on with epoch {}, step {}", state_.epoch + 1, state_.step + 1)
+          : state_.epoch < recipe_.epochs
+              ? fmt::format("the run is finished; --set patience=0 with --resume makes it longer")
               : fmt::format("the run is finished; --set epochs=N with --resume makes it longer"));
       if (state_.epochs_before < recipe_.epochs) {
         watcher_.note(fmt::format(
@@ -174,16 +186,30 @@ class Trainer {
     last_save_step_ = state_.step;
   }
 
+  // Those that learn in this epoch: all, or those of the head. The others get no gradient, so that
+  // the backward pass ends above them.
+  std::vector<torch::Tensor> learning_parameters() {
+    const bool only_head = state_.epoch < recipe_.freeze_epochs;
+    std::vector<torch::Tensor> learning;
+    for (size_t i = 0; i < optimizer_.parameters().size(); ++i) {
+      torch::Tensor parameter = optimizer_.parameters()[i];
+      const bool learns = !only_head || optimizer_.depths()[i] == 0;
+      parameter.requires_grad_(learns);
+      if (learns) learning.push_back(parameter);
+    }
+    return learning;
+  }
+
   // False: stopped on the way, and saved.
   bool train_epoch() {
     task_.model().train();
     // Anew for every epoch: it notes the order of gradients at every step, and would grow for ever.
-    gradients_ = std::make_unique<GradientMean>(processes_, optimizer_.parameters());
+    gradients_ = std::make_unique<GradientMean>(processes_, learning_parameters());
     task_.start(state_.epoch, state_.batch);
     last_save_ = now();
     last_save_step_ = state_.step;
     double before = now();
-    for (; state_.batch < task_.batches();) {
+    for (; state_.batch < batches_;) {
       const bool stop = train_step();
       const double after = now();
       state_.seconds += after - before;
@@ -191,7 +217,7 @@ class Trainer {
       ++state_.batch;
       ++state_.step;
       watcher_.step(info_);
-      if (log_) log_->step(info_, /*last=*/state_.batch == task_.batches());
+      if (log_) log_->step(info_, /*last=*/state_.batch == batches_);
       if (stop) {
         save("last.safetensors");
         return false;
@@ -201,7 +227,7 @@ class Trainer {
       const bool steps =
           recipe_.checkpoint_steps > 0 && state_.step - last_save_step_ >= recipe_.checkpoint_steps;
       // The end of an epoch saves after its evaluation.
-      if ((minutes || steps) && state_.batch < task_.batches()) save("last.safetensors");
+      if ((minutes || steps) && state_.batch < batches_) save("last.safetensors");
     }
     return true;
   }
@@ -235,7 +261,7 @@ class Trainer {
     const double loss = shared[0].item<double>();
     const double norm = optimizer_.gradient_norm();
     const double factor =
-        learning_rate_factor(recipe_.schedule, state_.step, task_.batches(), recipe_.epochs);
+        learning_rate_factor(recipe_.schedule, state_.step, batches_, recipe_.epochs);
     const double lr = recipe_.full_lr() * factor;
     const bool good = std::isfinite(loss) && std::isfinite(norm);
     if (good) {
@@ -261,7 +287,7 @@ class Trainer {
     info_ = {.epoch = state_.epoch,
              .epochs = recipe_.epochs,
              .step = state_.step + 1,
-             .steps = recipe_.epochs * task_.batches(),
+             .steps = recipe_.epochs * batches_,
              .loss = loss,
              .mean_loss = mean,
              .lr = lr,
@@ -311,9 +337,14 @@ class Trainer {
     if (info.best) save(kBestFile);
     save("last.safetensors");
     watcher_.epoch(info);
+    const bool over = is_finished(state_, recipe_);
+    if (over && !last) {
+      watcher_.note(fmt::format("no better {} for {} epochs: the run ends here (patience)",
+                                info.metrics.front().first, state_.epoch - 1 - state_.best_epoch));
+    }
     // Pictures take time: a report now and then, at most a twentieth of the run's.
     const bool cheap = now() - last_report_ >= 20 * report_seconds_;
-    if (!info.metrics.empty() && !last && cheap) report();
+    if (!info.metrics.empty() && !over && cheap) report();
   }
 
   tasks::Task& task_;
@@ -322,6 +353,7 @@ class Trainer {
   const TrainOptions& options_;
   const Watcher& watcher_;
   const std::atomic<bool>& stop_;
+  const int64_t batches_;  // of an epoch
   Ema ema_;
   AdamW optimizer_;
   std::unique_ptr<GradientMean> gradients_;
@@ -338,6 +370,11 @@ class Trainer {
 };
 
 }  // namespace
+
+int64_t steps_of_epoch(const Recipe& recipe, const tasks::Task& task) {
+  return recipe.steps_per_epoch > 0 ? std::min(recipe.steps_per_epoch, task.batches())
+                                    : task.batches();
+}
 
 TrainResult train(tasks::Task& task, const Recipe& recipe, const Processes& processes,
                   const TrainOptions& options, const Watcher& watcher,

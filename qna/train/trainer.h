@@ -22,6 +22,9 @@ namespace qna::train {
 
 inline constexpr const char* kBestFile = "best.safetensors";  // in the folder
 
+// Of this recipe's epochs: those of all images, or recipe.steps_per_epoch.
+int64_t steps_of_epoch(const Recipe& recipe, const tasks::Task& task);
+
 struct TrainOptions {
   std::string folder;
   bool resume = false;  // go on with the run in the folder, if there is one

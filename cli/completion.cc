@@ -16,7 +16,7 @@ namespace {
 // The words of each command, by its full name: "qna", "qna data preview".
 using Words = std::map<std::string, std::vector<CommandWord>>;
 
-// What `qna-train` and `qna-bench` print of theirs; nothing where one is not installed.
+// What `qna-train` and the others print of theirs; nothing where one is not installed.
 void add_other(Words& words, const std::string& verb, const std::string& file) {
   std::error_code none;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
@@ -136,6 +136,7 @@ void add_completion(Command program) {
   verb.callback([program, shell] {
     Words words;
     for (const CommandWord& word : program.words()) words[word.command].push_back(word);
+    add_other(words, "finetune", "qna-finetune");
     add_other(words, "train", "qna-train");
     add_other(words, "bench", "qna-bench");
     (*shell == "bash" ? print_bash : print_zsh)(words);

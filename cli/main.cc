@@ -18,7 +18,9 @@ constexpr struct {
   const char* verb;
   const char* file;
   const char* summary;
-} kOtherPrograms[] = {{"train", "qna-train", "Train a model by a recipe (program qna-train)"},
+} kOtherPrograms[] = {{"finetune", "qna-finetune",
+                       "A network for your own pictures, no recipe needed (program qna-finetune)"},
+                      {"train", "qna-train", "Train a model by a recipe (program qna-train)"},
                       {"bench", "qna-bench", "Measure speed and memory (program qna-bench)"}};
 
 }  // namespace
@@ -53,6 +55,7 @@ int main(int argc, char** argv) {
   qna::cli::add_import(command);
   qna::cli::add_export(command);
   command.verb(kOtherPrograms[0].verb, kOtherPrograms[0].summary);
+  command.verb(kOtherPrograms[1].verb, kOtherPrograms[1].summary);
   qna::cli::add_eval(command);
   qna::cli::add_coco_eval(command);
   qna::cli::add_compare(command);
@@ -62,7 +65,7 @@ int main(int argc, char** argv) {
   qna::cli::add_reconstruct(command);
   qna::cli::add_features(command);
   qna::cli::add_attend(command);
-  command.verb(kOtherPrograms[1].verb, kOtherPrograms[1].summary);
+  command.verb(kOtherPrograms[2].verb, kOtherPrograms[2].summary);
   qna::cli::add_kernels(command);
   qna::cli::add_recipes(command);
   qna::cli::add_completion(command);

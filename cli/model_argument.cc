@@ -56,6 +56,16 @@ std::string default_weights() {
   return path;
 }
 
+std::string default_weights_for(config::Kind kind) {
+  switch (kind) {
+    case config::Kind::kClassifier:
+    case config::Kind::kDetector:
+      return default_weights();
+    default:
+      fail("there are no weights for {} that come with the program", config::describe(kind));
+  }
+}
+
 std::vector<NamedRecipe> bundled_recipes() {
   std::vector<NamedRecipe> recipes;
   const std::string folder = bundled("recipes");

@@ -34,6 +34,9 @@ NamedNetwork open_network(const std::string& argument);
 
 // The weights that come with the program: a small classifier, see weights/README.md.
 std::string default_weights();
+// Those that a network of this kind starts from when it learns something new. A detector starts
+// from the classifier's, whose stages become its backbone.
+std::string default_weights_for(config::Kind kind);
 
 // FILE IMAGE... or IMAGE...: takes the weights file, if the first one is one, off the front of
 // `arguments` and returns it, or else the default.

@@ -27,11 +27,13 @@ def included():
             name = path.relative_to(ROOT).as_posix()
             if path.suffix not in (".cc", ".h", ".c") or "_test" in path.name or name == "qna/qna.h":
                 continue
-            # One program of cli/ trains; the others must do without torch.
-            trains = name in ("cli/train.cc", "cli/torch_program.cc", "cli/torch_program.h")
+            # Two programs of cli/ train; the others must do without torch.
+            trains = name in ("cli/finetune.cc", "cli/train.cc", "cli/torch_program.cc",
+                              "cli/torch_program.h", "cli/training_run.cc", "cli/training_run.h")
             own = found.setdefault("train" if trains else folder_of(name), {})
             for header in re.findall(r'#include "((?:qna|cli|bench)/[^"]+)"', path.read_text()):
-                if folder_of(header) != folder_of(name) and not (trains and header.startswith("qna/train/")):
+                if folder_of(header) != folder_of(name) and not (
+                        trains and header.startswith(("qna/train/", "qna/finetune/"))):
                     own.setdefault(folder_of(header), name)
     return found
 

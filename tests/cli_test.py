@@ -63,7 +63,7 @@ class OtherPrograms(ProgramTest):
         self.copy = shutil.copy(program.PATH, os.path.join(self.beside, "qna"))
 
     def test_one_that_is_not_there(self):
-        for verb in ("train", "bench"):
+        for verb in ("finetune", "train", "bench"):
             self.expect_refusal(run(verb, "x", program=self.copy), f"qna {verb}", f"qna-{verb}",
                                 self.beside, "make build", status=1)
 

@@ -1,8 +1,10 @@
 #include "qna/coco/annotations.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "qna/base/error.h"
+#include "qna/base/file.h"
 #include "qna/coco/json_records.h"
 
 namespace qna::coco {
@@ -116,6 +118,31 @@ Annotations parse_annotations(std::string_view text, const std::string& origin) 
 Annotations read_annotations(const std::string& path) {
   const auto file = format::MappedFile::open(path);
   return parse_annotations(text_of(*file), path);
+}
+
+void write_annotations(const std::string& path, const Annotations& all) {
+  using nlohmann::json;
+  json out = {
+      {"images", json::array()}, {"annotations", json::array()}, {"categories", json::array()}};
+  for (const Image& image : all.images) {
+    json row = {{"id", image.id}, {"file_name", image.file_name}};
+    if (image.width > 0) row.update({{"width", image.width}, {"height", image.height}});
+    out["images"].push_back(std::move(row));
+  }
+  for (const Category& category : all.categories) {
+    out["categories"].push_back({{"id", category.id}, {"name", category.name}});
+  }
+  for (const Annotation& each : all.annotations) {
+    out["annotations"].push_back(
+        {{"id", each.id},
+         {"image_id", all.images.at(each.image).id},
+         {"category_id", all.categories.at(each.category).id},
+         {"bbox", {each.box.x, each.box.y, each.box.width, each.box.height}},
+         {"area", each.area},
+         {"iscrowd", each.crowd ? 1 : 0},
+         {"ignore", each.ignore ? 1 : 0}});
+  }
+  write_file(path, out.dump());
 }
 
 }  // namespace qna::coco

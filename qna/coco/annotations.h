@@ -51,4 +51,7 @@ Annotations read_annotations(const std::string& path);
 // The same for a text that is at hand; `origin` stands for the file's name in messages.
 Annotations parse_annotations(std::string_view text, const std::string& origin);
 
+// The file is whole or absent; reading it gives the same numbers.
+void write_annotations(const std::string& path, const Annotations& annotations);
+
 }  // namespace qna::coco

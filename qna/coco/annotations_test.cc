@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/complaint.h"
+#include "tests/support/temporary_folder.h"
 
 namespace qna::coco {
 namespace {
@@ -64,6 +65,23 @@ TEST(Annotations, ReadsTheCocoFile) {
             9);
   EXPECT_TRUE(contains(complaint([] { read_annotations("/nonexistent.json"); }),
                        "cannot read /nonexistent.json"));
+}
+
+TEST(Annotations, WrittenAndReadAgain) {
+  const qna::testing::TemporaryFolder folder;
+  const Annotations all = read_annotations(QNA_TESTS_DIR "/coco/val2014_100_gt.json");
+  write_annotations(folder.path("again.json"), all);
+  const Annotations again = read_annotations(folder.path("again.json"));
+  ASSERT_EQ(again.annotations.size(), all.annotations.size());
+  for (size_t i = 0; i < all.annotations.size(); ++i) {
+    const Annotation &a = all.annotations[i], &b = again.annotations[i];
+    EXPECT_TRUE(a.id == b.id && a.image == b.image && a.category == b.category && a.box == b.box &&
+                a.area == b.area && a.crowd == b.crowd && a.ignore == b.ignore)
+        << i;
+  }
+  EXPECT_EQ(again.images.at(7).file_name, all.images.at(7).file_name);
+  EXPECT_EQ(again.images.at(7).height, all.images.at(7).height);
+  EXPECT_EQ(again.categories.at(79).name, all.categories.at(79).name);
 }
 
 TEST(Clip, KeepsWhatIsInTheImage) {

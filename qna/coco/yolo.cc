@@ -306,6 +306,22 @@ std::string yolo_labels_of(const std::string& images) {
   return labels.string();
 }
 
+std::optional<std::string> find_yolo_images(const std::string& root, const std::string& written) {
+  std::error_code ignored;
+  std::string path = fs::path(written).lexically_normal().string();
+  while (!path.empty()) {
+    const fs::path part(path);
+    if (part.is_relative() && *part.begin() != ".." &&
+        fs::is_directory(fs::path(root) / part, ignored)) {
+      return path;
+    }
+    const size_t slash = path.find('/');
+    if (slash == std::string::npos) break;
+    path = path.substr(slash + 1);
+  }
+  return std::nullopt;
+}
+
 bool is_yolo_folder(const std::string& folder) {
   bool has_labels = false;
   std::error_code error;

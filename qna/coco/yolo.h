@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,11 @@ std::vector<std::string> find_yolo_names(const std::string& labels);
 // The folder of the labels that belong to one of images: the last "images" in the path is "labels".
 // Throws qna::Error where there is none such.
 std::string yolo_labels_of(const std::string& images);
+
+// The folder below `root` that a path of data.yaml means; nothing where there is none. Such paths
+// are often those of another machine ("/content/set/images/train") or lead astray
+// ("../train/images" of a file beside train): the parts of them that are there count.
+std::optional<std::string> find_yolo_images(const std::string& root, const std::string& written);
 
 // Whether a folder has .txt files of labels, and no .xml files.
 bool is_yolo_folder(const std::string& folder);

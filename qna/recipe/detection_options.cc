@@ -36,8 +36,7 @@ std::string below(const std::string& folder, const std::string& path) {
 }
 
 // Where the data set is one of YOLO's, data.yaml or the folders images and labels say where the
-// images are. Paths of data.yaml are often those of another machine: the parts of them that are
-// there count.
+// images are.
 void find_yolo(DetectionTaskOptions& o) {
   namespace fs = std::filesystem;
   const fs::path root = o.path;
@@ -59,14 +58,10 @@ void find_yolo(DetectionTaskOptions& o) {
   const coco::YoloDescription description = coco::read_yolo_description(file);
   const auto place = [&](const char* key, const std::string& written) {
     check(!written.empty(), "{}: '{}' is missing: the folder of pictures", file, key);
-    fs::path path = fs::path(written).lexically_normal();
-    // "../train/images" of a file beside train/, "/content/set/images/train" ...
-    for (; !path.empty(); path = fs::path(path.string().substr(path.string().find('/') + 1))) {
-      if (path.is_relative() && *path.begin() != ".." && is_folder(root / path))
-        return path.string();
-      if (path.string().find('/') == std::string::npos) break;
-    }
-    fail("{}: {} must be a folder of pictures below {}, got {}", file, key, o.path, written);
+    const std::optional<std::string> found = coco::find_yolo_images(o.path, written);
+    check(found.has_value(), "{}: {} must be a folder of pictures below {}, got {}", file, key,
+          o.path, written);
+    return *found;
   };
   set(o.train, place("train", description.train));
   set(o.val, place("val", description.val));

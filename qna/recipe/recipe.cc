@@ -117,8 +117,9 @@ void check_recipe(const Recipe& r) {
   check_range("schedule.step_factor", s.step_factor, 0, 1);
 }
 
-// "a.b.c" = value inside `object`. Tables on the way are made where there are none.
-void set(json& object, const std::string& setting) {
+}  // namespace
+
+void apply_setting(json& object, const std::string& setting) {
   const size_t equals = setting.find('=');
   check(equals != std::string::npos && equals > 0, "--set must be KEY=VALUE, got '{}'", setting);
   const std::string key = setting.substr(0, equals);
@@ -139,6 +140,8 @@ void set(json& object, const std::string& setting) {
   }
   (*place)[key.substr(begin)] = value;
 }
+
+namespace {
 
 void collect_differences(const json& a, const json& b, const std::string& path,
                          std::vector<std::string>& out) {
@@ -266,7 +269,7 @@ static json read_extended(const std::string& path, int depth) {
 
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& settings) {
   json object = read_extended(path, 0);
-  for (const std::string& setting : settings) set(object, setting);
+  for (const std::string& setting : settings) apply_setting(object, setting);
   try {
     return recipe_from_json(object);
   } catch (const Error& error) {

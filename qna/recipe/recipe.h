@@ -76,6 +76,9 @@ nlohmann::json to_json(const Recipe& recipe);
 // no quotes, and paths stay as they are.
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& settings = {});
 
+// "key.inner=value" in a recipe's JSON, as above. Tables on the way are made where there are none.
+void apply_setting(nlohmann::json& recipe, const std::string& setting);
+
 // The same recipe with paths of data and weights that hold wherever it is run.
 Recipe with_absolute_paths(Recipe recipe);
 

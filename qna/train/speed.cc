@@ -1,0 +1,72 @@
+#include "qna/train/speed.h"
+
+#include <torch/types.h>
+
+#include <chrono>
+
+#include "qna/train/adamw.h"
+#include "qna/train/recipe_task.h"
+
+namespace qna::train {
+namespace {
+
+class Clock {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+double training_speed(tasks::Task& task, const Recipe& recipe, double seconds) {
+  task.model().train();
+  AdamW optimizer(task.model(), recipe.optimizer);
+  int64_t done = 0;  // steps
+  const auto step = [&] {
+    if (done % task.batches() == 0) task.start(done / task.batches(), 0);
+    ++done;
+    const int64_t images = task.next();
+    optimizer.zero_grad();
+    task.loss(0, 1).backward();
+    optimizer.step(0);
+    return images;
+  };
+  step();  // memory is taken, caches are filled
+  const Clock clock;
+  int64_t images = 0;
+  do {
+    images += step();
+  } while (clock.seconds() < seconds);
+  return static_cast<double>(images) / clock.seconds();
+}
+
+// Thrown to leave an evaluation that has told enough.
+struct Enough {};
+
+double evaluation_speed(tasks::Task& task, const Recipe& recipe, double seconds) {
+  task.model().eval();
+  const Clock clock;
+  int64_t batches = 0;
+  try {
+    task.evaluate([&](int64_t done, int64_t) {
+      batches = done;
+      if (clock.seconds() > seconds) throw Enough();
+    });
+  } catch (const Enough&) {
+  }
+  return static_cast<double>(batches * recipe.batch) / clock.seconds();
+}
+
+}  // namespace
+
+MeasuredSpeed measure_speed(const Recipe& recipe, int threads, double seconds) {
+  set_threads(threads, Rank{});
+  const Processes alone(Rank{}, std::chrono::seconds(1));
+  const std::unique_ptr<tasks::Task> task = make_recipe_task(recipe, alone);
+  const double train = training_speed(*task, recipe, seconds);
+  return {.train = train, .evaluate = evaluation_speed(*task, recipe, seconds / 2)};
+}
+
+}  // namespace qna::train

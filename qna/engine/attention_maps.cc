@@ -28,6 +28,12 @@ class WindowSoftmax {
   }
 
   const WindowShape& shape() const { return shape_; }
+  WindowScores scores() const {
+    return {.shape = shape_,
+            .scores = scores_,
+            .bias = {tables_.bias.begin(), tables_.bias.end()},
+            .scale = {tables_.tap_weights.begin(), tables_.tap_weights.end()}};
+  }
 
   // visit(tap row, tap column, pixel row, pixel column, p [L, heads]) for every tap of window (i,
   // j) that lies inside the map.
@@ -173,52 +179,98 @@ struct SelfAttentionWindow {
   }
 };
 
-AttentionMaps maps_of(const WindowSelfAttention& attention, const Map& x, Worker& worker) {
-  const auto& o = attention.options();
-  const std::array<int64_t, 2> window = attention.window_on(x.height, x.width);
-  const std::array<int64_t, 2> table = o.global ? window : o.window;
-  Scope scope(worker.arena);
-  const float* bias = attention.bias_for(window, scope);
-  const int64_t table_size = (2 * table[0] - 1) * (2 * table[1] - 1);
-  std::vector<float> qkv(3 * x.size());
-  attention.project_in(x, qkv.data(), worker);
-  AttentionMaps maps{x.batch, 1, o.heads, x.height, x.width, {}, {}};
-  maps.attention.resize(x.batch * o.heads * x.positions());
-  worker.runtime.for_each(x.batch * o.heads, [&](int64_t task, int) {
-    const int64_t b = task / o.heads, head = task % o.heads;
-    for (int64_t top = 0; top < x.height; top += window[0])
-      for (int64_t left = 0; left < x.width; left += window[1]) {
-        SelfAttentionWindow{.qkv = qkv.data() + b * x.positions() * 3 * x.features,
-                            .bias = bias + head * table_size,
-                            .width = x.width,
-                            .heads = o.heads,
-                            .dim = x.features / o.heads,
-                            .head = head,
-                            .top = top,
-                            .left = left,
-                            .rows = std::min(window[0], x.height - top),
-                            .columns = std::min(window[1], x.width - left),
-                            .bias_h = table[0],
-                            .bias_w = table[1]}
-            .add_to(maps.attention.data() + task * x.positions());
-      }
-  });
-  return maps;
+// Self-attention on one map: the projected map and the table of its windows.
+class TokenSoftmax {
+ public:
+  TokenSoftmax(const WindowSelfAttention& attention, const Map& x, Worker& worker)
+      : x_(x),
+        heads_(attention.options().heads),
+        window_(attention.window_on(x.height, x.width)),
+        table_(attention.options().global ? window_ : attention.options().window),
+        qkv_(3 * x.size()) {
+    Scope scope(worker.arena);
+    const float* bias = attention.bias_for(window_, scope);
+    bias_.assign(bias, bias + heads_ * table_size());
+    attention.project_in(x, qkv_.data(), worker);
+  }
+
+  AttentionMaps maps(Worker& worker) const {
+    AttentionMaps maps{x_.batch, 1, heads_, x_.height, x_.width, {}, {}};
+    maps.attention.resize(x_.batch * heads_ * x_.positions());
+    worker.runtime.for_each(x_.batch * heads_, [&](int64_t task, int) {
+      for (int64_t top = 0; top < x_.height; top += window_[0])
+        for (int64_t left = 0; left < x_.width; left += window_[1]) {
+          window(task / heads_, task % heads_, top, left)
+              .add_to(maps.attention.data() + task * x_.positions());
+        }
+    });
+    return maps;
+  }
+
+  TokenScores scores() const {
+    const int64_t features = x_.features, dim = features / heads_;
+    TokenScores out{.window = window_, .table = table_, .dim = dim, .bias = bias_};
+    const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
+    for (int64_t pixel = 0; pixel < x_.rows(); ++pixel) {
+      const float* from = qkv_.data() + pixel * 3 * features;
+      for (int64_t c = 0; c < features; ++c) out.queries.push_back(from[c] * scale);
+      out.keys.insert(out.keys.end(), from + features, from + 2 * features);
+    }
+    return out;
+  }
+
+ private:
+  int64_t table_size() const { return (2 * table_[0] - 1) * (2 * table_[1] - 1); }
+
+  SelfAttentionWindow window(int64_t image, int64_t head, int64_t top, int64_t left) const {
+    return {.qkv = qkv_.data() + image * x_.positions() * 3 * x_.features,
+            .bias = bias_.data() + head * table_size(),
+            .width = x_.width,
+            .heads = heads_,
+            .dim = x_.features / heads_,
+            .head = head,
+            .top = top,
+            .left = left,
+            .rows = std::min(window_[0], x_.height - top),
+            .columns = std::min(window_[1], x_.width - left),
+            .bias_h = table_[0],
+            .bias_w = table_[1]};
+  }
+
+  const Map& x_;
+  const int64_t heads_;
+  const std::array<int64_t, 2> window_;
+  const std::array<int64_t, 2> table_;  // the window that the bias is for
+  std::vector<float> qkv_;              // [B, H, W, 3, heads, dim]
+  std::vector<float> bias_;             // [heads, table]
+};
+
+LayerAttention taken(const AttentionLayer& layer, const WindowSoftmax& softmax, int64_t kernel_side,
+                     Visitor& visitor, Worker& worker) {
+  return {.layer = layer,
+          .maps = maps_of(softmax, worker),
+          .kernels = kernel_side > 0 ? kernels_of(softmax, kernel_side) : AttentionKernels{},
+          .window_scores = visitor.wants_scores() ? softmax.scores() : WindowScores{}};
 }
 
 }  // namespace
 
 LayerAttention attention_of(const AttentionLayer& layer, const Block& block, const Map& x,
-                            int64_t kernel_side, Worker& worker) {
-  if (block.qna() == nullptr) return {layer, maps_of(*block.attention(), x, worker), {}};
-  const WindowSoftmax softmax(block.qna()->scores(), x, worker);
-  return {layer, maps_of(softmax, worker),
-          kernel_side > 0 ? kernels_of(softmax, kernel_side) : AttentionKernels{}};
+                            Visitor& visitor, Worker& worker) {
+  if (block.qna() != nullptr) {
+    return taken(layer, WindowSoftmax(block.qna()->scores(), x, worker), visitor.kernel_side(),
+                 visitor, worker);
+  }
+  const TokenSoftmax softmax(*block.attention(), x, worker);
+  return {.layer = layer,
+          .maps = softmax.maps(worker),
+          .token_scores = visitor.wants_scores() ? softmax.scores() : TokenScores{}};
 }
 
 LayerAttention head_attention_of(const AttentionLayer& layer, const ScoreTables& tables,
-                                 const Map& x, Worker& worker) {
-  return {layer, maps_of(WindowSoftmax(tables, x, worker), worker), {}};
+                                 const Map& x, Visitor& visitor, Worker& worker) {
+  // Its one window is the map, so the map says all and there are no kernels.
+  return taken(layer, WindowSoftmax(tables, x, worker), /*kernel_side=*/0, visitor, worker);
 }
 
 }  // namespace qna::engine

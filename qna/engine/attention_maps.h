@@ -7,12 +7,13 @@
 
 namespace qna::engine {
 
-// block: one with a QnA layer or self-attention in windows that are not shifted; x: its input.
+// block: one with a QnA layer or self-attention in windows that are not shifted; x: its input;
+// visitor: says what is wanted beside the maps.
 LayerAttention attention_of(const AttentionLayer& layer, const Block& block, const Map& x,
-                            int64_t kernel_side, Worker& worker);
+                            Visitor& visitor, Worker& worker);
 
 // Of a head whose only window is the map; x: its input before the norm.
 LayerAttention head_attention_of(const AttentionLayer& layer, const ScoreTables& tables,
-                                 const Map& x, Worker& worker);
+                                 const Map& x, Visitor& visitor, Worker& worker);
 
 }  // namespace qna::engine

@@ -180,6 +180,10 @@ class Detr::Queries {
   float* anchors_;  // centre and size, before the sigmoid
 };
 
+std::vector<AttentionLayer> Detr::attention_layers() const {
+  return qna_vit_ ? qna_vit_->attention_layers() : std::vector<AttentionLayer>();
+}
+
 void Detr::run(const ImageBatch& images, const Output& out, Worker& worker,
                Visitor* visitor) const {
   Scope scope(worker.arena);

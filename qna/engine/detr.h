@@ -25,6 +25,7 @@ class Detr {
   // overwritten; `mask` is the map's.
   void run_transformer(const Map& map, Mask mask, const Output& out, Worker& worker,
                        Visitor* visitor) const;
+  std::vector<AttentionLayer> attention_layers() const;  // of the backbone
   size_t bytes() const;
 
  private:

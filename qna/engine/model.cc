@@ -236,6 +236,7 @@ void Model::reconstruct(const Images& images, float* out, Context& context,
 }
 
 std::vector<AttentionLayer> Model::attention_layers() const {
+  if (kind() == Kind::kDetector) return parts_->detector->attention_layers();
   classifier();
   return parts_->classifier->attention_layers();
 }

@@ -78,8 +78,9 @@ class Model {
   void reconstruct(const Images& images, float* out, Context& context,
                    Visitor* visitor = nullptr) const;
 
-  // The layers of a classifier that attend, in their order; the others' maps are not drawn: a query
-  // per pixel has no drawing of its own, shifted windows and convolutions have none at all.
+  // The layers of a classifier, or of a detector's backbone, that attend, in their order; the
+  // others' maps are not drawn: a query per pixel has no drawing of its own, shifted windows and
+  // convolutions have none at all. Throws WrongKind for an auto-encoder.
   std::vector<AttentionLayer> attention_layers() const;
 
  private:

@@ -203,7 +203,7 @@ struct QnAViT::Walk {
   }
   void look(const AttentionLayer& layer, const Block& block) {
     if (visitor == nullptr || !has_maps(block) || !visitor->wants_attention(layer)) return;
-    visitor->attention(attention_of(layer, block, map, visitor->kernel_side(), worker));
+    visitor->attention(attention_of(layer, block, map, *visitor, worker));
   }
   bool done() const { return visitor != nullptr && visitor->done(); }
 
@@ -286,7 +286,7 @@ void QnAViT::run_head(const Map& x, Mask mask, float* logits, Worker& worker,
     const AttentionLayer layer = attention_layers().back();
     if (visitor->wants_attention(layer)) {
       visitor->attention(
-          head_attention_of(layer, head_qna_->scores_for(x.height, x.width), x, worker));
+          head_attention_of(layer, head_qna_->scores_for(x.height, x.width), x, *visitor, worker));
     }
     if (visitor->done()) return;
   }

@@ -1,9 +1,12 @@
 // What a caller may want to see of a network while it runs. What is not asked for is not computed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "qna/kernels/window_shape.h"
 
 namespace qna::engine {
 
@@ -42,10 +45,32 @@ struct AttentionKernels {
   std::vector<float> weight = {};     // [B, heads, rows, columns, kh, kw], w with its sign
 };
 
+// What the softmax is taken of, which is far less than its results: of a QnA layer
+//   p[l, h, t](i, j) ~ exp(scores[y, x, l, h] + bias[t, l, h]), (y, x): the place under tap t
+struct WindowScores {
+  kernels::WindowShape shape = {};
+  std::vector<float> scores = {};  // [B, H, W, L, heads]; empty: not asked for, or self-attention
+  std::vector<float> bias = {};    // [kh, kw, L, heads]; empty: 0
+  std::vector<float> scale = {};   // of w, the same; empty: 1
+};
+
+// And of self-attention in windows that begin at the top left and are cut at the other borders:
+//   p[h](q, k) ~ exp(queries[q, h] . keys[k, h] + bias[h, k - q]), q, k: places of one window
+struct TokenScores {
+  std::array<int64_t, 2> window = {0, 0};  // height and width
+  std::array<int64_t, 2> table = {0, 0};   // the window that `bias` is for
+  int64_t dim = 0;
+  std::vector<float> queries = {};  // [B, H, W, heads, dim], over sqrt(dim); empty: as above
+  std::vector<float> keys = {};     // [B, H, W, heads, dim]
+  std::vector<float> bias = {};  // [heads, 2 table - 1, 2 table - 1], no difference in the middle
+};
+
 struct LayerAttention {
   AttentionLayer layer;
   AttentionMaps maps;
-  AttentionKernels kernels;
+  AttentionKernels kernels = {};
+  WindowScores window_scores = {};
+  TokenScores token_scores = {};
 };
 
 // Derive from it and ask for what you want. All calls come from the thread that runs the model, in
@@ -68,6 +93,7 @@ class Visitor {
   // where it would be longer, only those of every n-th window are made. 0: none.
   virtual bool wants_attention(const AttentionLayer& /*layer*/) { return false; }
   virtual int64_t kernel_side() { return 0; }
+  virtual bool wants_scores() { return false; }
   virtual void attention(LayerAttention&& /*attention*/) {}
 
   // Of a detector: the encoder's result, and where each query of the last decoder block looks,

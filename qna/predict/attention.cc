@@ -7,13 +7,14 @@ namespace {
 
 class AttentionTaker : public engine::Visitor {
  public:
-  AttentionTaker(std::set<std::string> wanted, int64_t kernel_side)
-      : wanted_(std::move(wanted)), kernel_side_(kernel_side) {}
+  AttentionTaker(std::set<std::string> wanted, const AttentionOptions& options)
+      : wanted_(std::move(wanted)), options_(options) {}
 
   bool wants_attention(const engine::AttentionLayer& layer) override {
     return wanted_.contains(layer.name);
   }
-  int64_t kernel_side() override { return kernel_side_; }
+  int64_t kernel_side() override { return options_.kernel_side; }
+  bool wants_scores() override { return options_.scores; }
   void attention(engine::LayerAttention&& attention) override {
     taken_.push_back(std::move(attention));
   }
@@ -23,7 +24,7 @@ class AttentionTaker : public engine::Visitor {
 
  private:
   const std::set<std::string> wanted_;
-  const int64_t kernel_side_;
+  const AttentionOptions& options_;
   std::vector<engine::LayerAttention> taken_;
 };
 
@@ -37,8 +38,13 @@ std::vector<engine::LayerAttention> attention_of(const engine::Model& model,
   for (const std::string& name : options.layers) {
     wanted.insert(engine::find_attention_layer(model, name).name);
   }
-  AttentionTaker taker(std::move(wanted), options.kernel_side);
-  model.classify(images, nullptr, context, &taker);
+  if (wanted.empty()) return {};
+  AttentionTaker taker(std::move(wanted), options);
+  if (model.kind() == engine::Kind::kDetector) {
+    model.detect(images, {}, context, &taker);
+  } else {
+    model.classify(images, nullptr, context, &taker);
+  }
   return taker.taken();
 }
 

@@ -1,4 +1,4 @@
-// Where a classifier looks.
+// Where a classifier, or the backbone of a detector, looks.
 #pragma once
 
 #include <string>
@@ -13,6 +13,7 @@ struct AttentionOptions {
   // The longer side of all kernels side by side, in weights: where it would be longer, only those
   // of every n-th window are made. 0: none.
   int64_t kernel_side = 0;
+  bool scores = false;  // also what the softmax is taken of
 };
 
 // Runs the network up to the last of the layers; the results stand in the network's order.

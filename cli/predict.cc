@@ -31,8 +31,7 @@ void print_text(const std::string& path, const Answer& answer,
                 const std::vector<std::string>& labels) {
   fmt::print("{}\n", path);
   for (const auto& [label, probability] : answer) {
-    fmt::print("  {:6.2f} %  {}\n", 100 * probability,
-               labels.empty() ? fmt::format("class {}", label) : labels[label]);
+    fmt::print("  {:6.2f} %  {}\n", 100 * probability, predict::class_name(label, labels));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "qna/format/text.h"
 #include "qna/kinds/evaluation.h"
 #include "qna/kinds/preview.h"
+#include "qna/predict/classify.h"
 #include "qna/recipe/classification_options.h"
 
 namespace qna::kinds {
@@ -147,7 +148,7 @@ void add_classes(Measured& measured, const engine::Model& model,
     if (count == 0) continue;
     const double right = 100.0 * static_cast<double>(confusion[c * classes + c]);
     measured.classes.push_back(
-        {.name = labels.empty() ? fmt::format("class {}", c) : labels[c],
+        {.name = predict::class_name(c, labels),
          .count = count,
          .numbers = {{"recall", right / static_cast<double>(count), ""},
                      {"precision", taken == 0 ? 0 : right / static_cast<double>(taken), ""}}});

@@ -39,11 +39,13 @@ Classes softmax(std::span<const float> logits) {
   return classes;
 }
 
+std::string class_name(int64_t label, const std::vector<std::string>& labels) {
+  return labels.empty() ? fmt::format("class {}", label) : labels[label];
+}
+
 std::string say(const Classes& classes, const std::vector<std::string>& labels) {
   const ClassProbability best = classes.top(1).front();
-  return fmt::format("{}, {:.0f} %",
-                     labels.empty() ? fmt::format("class {}", best.label) : labels[best.label],
-                     100 * best.probability);
+  return fmt::format("{}, {:.0f} %", class_name(best.label, labels), 100 * best.probability);
 }
 
 void check_has_classes(const engine::Model& model) {

@@ -33,6 +33,9 @@ Classes classify(const engine::Model& model, const image::Image& image, engine::
 std::vector<Classes> classify(const engine::Model& model, const engine::Images& images,
                               engine::Context& context);
 
+// "church", or "class 4" where there are no labels.
+std::string class_name(int64_t label, const std::vector<std::string>& labels);
+
 // "church, 93 %": the most probable class. labels: may be empty.
 std::string say(const Classes& classes, const std::vector<std::string>& labels);
 

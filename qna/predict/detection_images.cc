@@ -4,17 +4,16 @@
 
 #include <algorithm>
 
+#include "qna/predict/classify.h"
 #include "qna/viz/box.h"
 #include "qna/viz/draw.h"
 
 namespace qna::predict {
 
 DrawnBox drawn_box(const Detection& found, const std::vector<std::string>& labels) {
-  const std::string name =
-      labels.empty() ? fmt::format("class {}", found.label) : labels[found.label];
   return {.label = found.label,
           .box = found.box,
-          .text = fmt::format("{} {:.0f} %", name, 100 * found.score)};
+          .text = fmt::format("{} {:.0f} %", class_name(found.label, labels), 100 * found.score)};
 }
 
 image::Image draw_boxes(const image::Image& image, const std::vector<DrawnBox>& boxes) {

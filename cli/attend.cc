@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/explore.h"
 #include "cli/image_loop.h"
+#include "cli/input_size.h"
 #include "cli/model_argument.h"
 #include "cli/output_folder.h"
 #include "cli/verbs.h"
@@ -36,47 +38,14 @@ struct AttendArguments {
   bool kernels = true;
   int threads = 0;  // 0: one per core
   predict::SheetStyle style;
+  bool explore = false;
+  double threshold = 0.5;  // of a detector's boxes on the page
 };
 
-// How an image becomes the network's input: at its own aspect, or cut to an exact size.
-struct InputSize {
-  int64_t shorter = 0;
-  std::array<int64_t, 2> exact = {0, 0};  // {0, 0}: by the shorter side
-};
-
-InputSize input_size(const std::string& text, const config::QnAViTConfig& config) {
-  if (text.empty()) return {.shorter = std::min(config.image_size[0], config.image_size[1])};
-  const std::array<int64_t, 2> size = parse_size(text, "--size");
-  if (text.find('x') != std::string::npos) return {.exact = size};
-  return {.shorter = size[0]};
-}
-
-// The middle of the image, as much as has the aspect of the size.
-Image cut_to(const Image& image, std::array<int64_t, 2> size, image::Filter filter) {
-  const auto height = static_cast<double>(image.height), width = static_cast<double>(image.width);
-  const double scale =
-      std::min(height / static_cast<double>(size[0]), width / static_cast<double>(size[1]));
-  const double top = (height - scale * static_cast<double>(size[0])) / 2;
-  const double left = (width - scale * static_cast<double>(size[1])) / 2;
-  return image::resize(image, size[0], size[1], filter,
-                       image::Box{left, top, width - left, height - top});
-}
-
-Image read_at(const std::string& path, const InputSize& size, config::Preprocess preprocess) {
-  preprocess.crop = {0, 0};
-  preprocess.resize = size.shorter;
-  const bool exact = size.exact[0] > 0;
-  // Cutting shrinks the image less than to the longer side.
-  const int64_t min_side = exact ? std::max(size.exact[0], size.exact[1]) : size.shorter;
-  const Image image =
-      image::read_image(path, {.channels = preprocess.channels(), .min_side = min_side});
-  constexpr int64_t kMaxPixels = int64_t{1} << 26;  // of a network's input; some gigabytes of maps
-  const auto [height, width] =
-      exact ? size.exact : data::output_size({image.height, image.width}, preprocess);
-  check(height * width <= kMaxPixels,
-        "{}: at this size it has {} x {} pixels, the most are {}; give a smaller --size", path,
-        height, width, kMaxPixels);
-  return exact ? cut_to(image, size.exact, preprocess.filter) : data::fit(image, preprocess);
+Image read_at(const std::string& path, const InputSize& size) {
+  const Image image = image::read_image(
+      path, {.channels = size.preprocess.channels(), .min_side = size.least_side()});
+  return fit(image, size, path);
 }
 
 // A page that shows the files, which lie beside it.
@@ -128,7 +97,8 @@ std::vector<std::string> choose_layers(const engine::Model& model, const AttendA
 void run_attend(const AttendArguments& a) {
   const engine::Model model = engine::Model::open(a.file, model_options(a.weight_type));
   const config::Preprocess& preprocess = model.info().preprocess;
-  const InputSize size = input_size(a.size, model.classifier());
+  model.classifier();  // or else it says what the file holds
+  const InputSize size = input_size(a.size, model);
   const predict::AttentionOptions options{.layers = choose_layers(model, a),
                                           .kernel_side = a.kernels ? predict::kKernelSide : 0};
   const std::vector<std::string> paths = find_pictures(a.images);
@@ -145,7 +115,7 @@ void run_attend(const AttendArguments& a) {
   };
   engine::Context context(a.threads);
   UniqueStems stems;
-  const auto read = [&](const std::string& path) { return read_at(path, size, preprocess); };
+  const auto read = [&](const std::string& path) { return read_at(path, size); };
   const auto look_at = [&](size_t i, const Image& seen, Progress& progress) {
     const Image image = image::to_channels(seen, 3);
     const std::string stem = stems.of(paths[i]);
@@ -176,6 +146,15 @@ void run_attend(const AttendArguments& a) {
   check_all_used(failed, paths);
 }
 
+void run_explore(const AttendArguments& a) {
+  check(fs::path(a.out).extension() == ".html",
+        "--out must be a file that ends in .html with --explore, got '{}'", a.out);
+  const engine::Model model = engine::Model::open(a.file, model_options(a.weight_type));
+  kinds::check_explorable(model);
+  write_explorer(model, a.images, a.out, input_size(a.size, model),
+                 {.layers = a.layers, .threshold = a.threshold}, a.threads);
+}
+
 }  // namespace
 
 void add_attend(Command program) {
@@ -186,29 +165,45 @@ void add_attend(Command program) {
               "(.safetensors) [the small classifier that comes with the program]")
       .required()
       .type_name("[FILE] IMAGE");
-  verb.option("-o,--out", a->out, "Folder for the pictures, made if need be").required();
+  verb.option("-o,--out", a->out,
+              "Folder for the pictures, made if need be; with --explore the page's file, .html")
+      .required();
+  Option explore = verb.flag(
+      "--explore", a->explore,
+      "Write one page to look around in, of one picture: every layer, head and query, the window\n"
+      "under the pointer, the prediction; for detectors too");
+  verb.option("--threshold", a->threshold,
+              "With --explore: least score of a detector's boxes [0.5]")
+      .range(0.0, 1.0)
+      .needs(explore);
   // One value per use, or several with commas: what follows may be an image.
   verb.option("--layer", a->layers,
               "Layers such as 2.5 (stage.block from 0), 2.downsample, head [the last QnA\n"
-              "block of every stage and the last self-attention block]")
+              "block of every stage and the last self-attention block; with --explore all]")
       .one_value_each()
       .comma_separated();
   verb.option("--head", a->style.heads, "Heads, from 0 [all]")
       .one_value_each()
       .comma_separated()
-      .range(0, 1 << 20);
+      .range(0, 1 << 20)
+      .excludes(explore);
   verb.option("--size", a->size,
               "Run with this shorter side at the picture's own aspect, or on the middle cut\n"
               "to HEIGHTxWIDTH [shorter side as the model was trained]");
   verb.option("--opacity", a->style.opacity, "Of the maps over the picture, 0 to 1 [0.6]")
-      .range(0.0, 1.0);
+      .range(0.0, 1.0)
+      .excludes(explore);
   verb.option("--cell", a->style.cell, "Longer side of each picture on a sheet [320]")
-      .range(32, 4096);
-  verb.flag("--kernels,!--no-kernels", a->kernels, "Also draw the windows' kernels, tiled [yes]");
+      .range(32, 4096)
+      .excludes(explore);
+  verb.flag("--kernels,!--no-kernels", a->kernels, "Also draw the windows' kernels, tiled [yes]")
+      .excludes(explore);
   verb.flag("--weighted", a->style.weighted,
-            "Weights of the values, with the learned scale, instead of attention");
+            "Weights of the values, with the learned scale, instead of attention")
+      .excludes(explore);
   verb.flag("--shared-scale", a->style.shared_scale,
-            "One range of colours for all heads of a layer");
+            "One range of colours for all heads of a layer")
+      .excludes(explore);
   add_engine_options(verb, a->threads, a->weight_type);
   verb.footer(
       "For every picture and layer a PNG sheet shows each head's attention, summed over the "
@@ -219,12 +214,13 @@ void add_attend(Command program) {
       "is 1.\n\n"
       "Examples:\n"
       "  qna attend church.jpg -o church/\n"
+      "  qna attend --explore church.jpg -o church.html\n"
       "  qna attend model.safetensors cat.jpg -o cat/\n"
       "  qna attend model.safetensors pictures/ -o maps/ --layer 1.2,2.5 --no-kernels\n"
       "  qna attend model.safetensors street.jpg -o street/ --size 768 --head 0,3 --cell 1024");
   verb.callback([a] {
     a->file = take_weights(a->images);
-    run_attend(*a);
+    a->explore ? run_explore(*a) : run_attend(*a);
   });
 }
 

@@ -11,6 +11,8 @@
 #include "qna/config/registry.h"
 #include "qna/image/read.h"
 #include "qna/image/write_png.h"
+#include "qna/report/explorer.h"
+#include "qna/report/explorer_testonly.h"
 #include "tests/support/random_model.h"
 
 namespace qna::cli {
@@ -142,6 +144,73 @@ TEST_F(Attend, AnyShape) {
   save_image("line.png", 1, 40);
   ASSERT_TRUE(attend({path("dot.png"), path("line.png"), "--size", "3"}));
   EXPECT_EQ(written().size(), 2 * 7 + 1);
+}
+
+class Explore : public Attend {
+ protected:
+  [[nodiscard]] bool explore(const std::string& model, std::vector<std::string> arguments) {
+    std::vector<std::string> line = {"attend", "--explore", path(model)};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    Program program("qna", "");
+    add_attend(program.command());
+    return program.run(line);
+  }
+  std::string refusal(const std::string& model, std::vector<std::string> arguments) {
+    try {
+      EXPECT_FALSE(explore(model, std::move(arguments)));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  nlohmann::json data() const {
+    std::ifstream file(path("page.html"));
+    return report::explorer_data({std::istreambuf_iterator<char>(file), {}});
+  }
+};
+
+TEST_F(Explore, OnePage) {
+  ASSERT_TRUE(explore("model.safetensors", {path("cat.png"), "-o", path("page.html")}));
+  EXPECT_EQ(data()["seen"], nlohmann::json({32, 44}));  // as trained, at the picture's aspect
+  EXPECT_EQ(data()["classes"].size(), 5u);
+  EXPECT_LE(fs::file_size(path("page.html")), report::kExplorerBytes);
+}
+
+TEST_F(Explore, LayersAndSizes) {
+  ASSERT_TRUE(explore("model.safetensors", {path("cat.png"), "-o", path("page.html"), "--layer",
+                                            "0.0,1.downsample", "--size", "33x47"}));
+  EXPECT_EQ(data()["seen"], nlohmann::json({33, 47}));
+  ASSERT_EQ(data()["layers"].size(), 2u);
+  EXPECT_EQ(data()["layers"][1]["name"], "stages.1.downsample");
+}
+
+TEST_F(Explore, LargePicturesAreShrunkAndSaidToBe) {
+  save_image("large.png", 900, 1200);
+  ASSERT_TRUE(
+      explore("model.safetensors", {path("large.png"), "-o", path("page.html"), "--size", "32"}));
+  EXPECT_NE(data()["notes"].dump().find("900 x 1200"), std::string::npos);
+}
+
+TEST_F(Explore, Mistakes) {
+  const std::vector<std::string> out = {"-o", path("page.html")};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), out.begin(), out.end());
+    return more;
+  };
+  save_image("dog.png", 8, 8);
+  EXPECT_NE(refusal("model.safetensors", with({path("cat.png"), path("dog.png")})).find("got 2"),
+            std::string::npos);
+  EXPECT_NE(refusal("model.safetensors", {path("cat.png"), "-o", path("page")}).find(".html"),
+            std::string::npos);
+  EXPECT_NE(refusal("model.safetensors", with({path("cat.png"), "--layer", "7.7"})).find("'7.7'"),
+            std::string::npos);
+  EXPECT_FALSE(explore("model.safetensors", with({path("cat.png"), "--cell", "64"})));
+  EXPECT_FALSE(attend({path("cat.png"), "--threshold", "0.5"}));
+  std::ofstream(path("ae.safetensors"), std::ios::binary)
+      << testing::random_model_bytes(testing::small_auto_encoder(), {});
+  EXPECT_NE(refusal("ae.safetensors", with({path("cat.png")})).find("auto-encoder"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(path("page.html")));
 }
 
 TEST_F(Attend, Mistakes) {

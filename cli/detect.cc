@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/image_loop.h"
+#include "cli/input_size.h"
 #include "cli/model_argument.h"
 #include "cli/output_folder.h"
 #include "cli/progress.h"
@@ -104,7 +105,7 @@ class Detector {
         preprocess_(model_.info().preprocess),
         context_(a.threads) {
     model_.detector();  // or else it says what the file holds
-    if (a.size > 0) resize(preprocess_, a.size);
+    if (a.size > 0) set_shorter_side(preprocess_, a.size);
     if (!a.json.empty()) check_writable(a.json);
     if (!a.out.empty()) make_output_folder(a.out);
   }
@@ -132,12 +133,6 @@ class Detector {
   }
 
  private:
-  // The shorter side, and with it the limit of the longer one.
-  static void resize(config::Preprocess& preprocess, int64_t size) {
-    if (preprocess.resize > 0) preprocess.longest = preprocess.longest * size / preprocess.resize;
-    preprocess.resize = size;
-  }
-
   void add_result(const predict::Detection& found, const image::Image& image,
                   const coco::Image& known) {
     // The annotations may be of a larger copy of the file.

@@ -197,7 +197,8 @@ class Whole(Detection):
         epochs = epochs_of(self.whole)
         self.assertLess(epochs[-1]["train_loss"], epochs[0]["train_loss"])
         self.expect_words(read(f"{self.whole}/report.html"), "Precision and recall",
-                          "The worst pictures", "Where the model looks")
+                          "The worst pictures", "Where the model looks",
+                          "Look around in one picture")
 
     def test_preview_shows_the_boxes(self):
         sizes = []

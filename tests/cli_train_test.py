@@ -136,7 +136,7 @@ class Whole(Training):
         self.assertTrue(any(name.startswith("events.out.tfevents") for name in names))
         self.assertFalse([name for name in names if name.endswith(".part")])
         self.expect_words(read(f"{self.whole}/report.html"), "<svg", "green", "data:image/png",
-                          "qna_vit_pico")
+                          "qna_vit_pico", "Look around in one picture")
 
     def test_the_folder_keeps_a_recipe_that_runs(self):
         again = self.path("again")

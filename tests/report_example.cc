@@ -92,6 +92,25 @@ viz::Captioned attention(double hue, const std::string& caption) {
   return {viz::overlay(image, map, {}, viz::Palette::kViridis, 0.6), caption};
 }
 
+// Windows of 3 x 3 on a map of 7 x 7 that look up and to the left.
+Explorer explorer_of(const image::Image& image, const std::string& name) {
+  ExplorerWindows windows{.kernel = {3, 3}, .padding = {1, 1}, .windows = {7, 7}};
+  for (int i = 0; i < 7 * 7 * 2; ++i) {
+    windows.scores.push_back(static_cast<float>(i % 2) - 0.05f * static_cast<float>(i));
+  }
+  return {.name = name,
+          .image = image,
+          .seen = {224, 224},
+          .classes = {{name, 0.75}},
+          .layers = {{.name = name,
+                      .stride = 32,
+                      .height = 7,
+                      .width = 7,
+                      .heads = 2,
+                      .attention = std::move(windows)}},
+          .notes = {name}};
+}
+
 Confusion confusion_of(std::vector<std::string> classes, std::mt19937& random) {
   Confusion confusion{std::move(classes), {}};
   const auto count = static_cast<int64_t>(confusion.classes.size());
@@ -158,6 +177,7 @@ TrainingReport good_report() {
   for (int i = 0; i < 3; ++i) {
     report.attention.push_back(attention(i / 3.0, "head " + std::to_string(i) + " of stage 3"));
   }
+  report.explorer = explorer_of(ball(224, 0.3), "automobile");
   report.recipe =
       "model = \"qna-tiny\"\nepochs = 60\nbatch = 128\n\n[optimizer]\nname = \"adamw\"\n"
       "rate = 1e-3          # at batch 512\nweight_decay = 0.05\n";
@@ -190,6 +210,7 @@ TrainingReport hostile_report() {
   report.samples = {{pattern(1, 1, 1), evil, evil, kNan, false},
                     {pattern(3000, 2, 3), evil, evil, 1, true}};
   report.attention = {{pattern(5, 4, 3), evil}};
+  report.explorer = explorer_of(pattern(5, 4, 3), evil);
   report.recipe = evil;
   report.machine = {{evil, evil}};
   report.notes = {evil, ""};

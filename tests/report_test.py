@@ -4,6 +4,7 @@ Run by CTest with the path of report_example; standard library only.
 """
 
 import base64
+import hashlib
 import os
 import pathlib
 import re
@@ -51,7 +52,21 @@ class Reports(ProgramTest):
         for file in self.folder.glob("*.html"):
             page = self.page(file.name)
             tags = {element.tag.removeprefix(SVG) for element in page.iter()}
-            self.assertFalse(tags & {"script", "link", "iframe", "object", "form", "a"}, file.name)
+            self.assertFalse(tags & {"link", "iframe", "object", "form", "a"}, file.name)
+            # The explorer's data and its program, which alone the page's policy allows to run.
+            explored = file.name in ("report.html", "hostile.html")
+            scripts = [element.get("type") for element in page.iter("script")]
+            self.assertEqual(scripts, ["application/json", None] if explored else [])
+            policy = page.find("head/meta[@http-equiv]").get("content")
+            if explored:
+                code = page.findall(".//script")[1]
+                text = file.read_text(encoding="utf-8").rsplit("<script>", 1)[1].split("</script>")[0]
+                self.assertIn("CDATA", text)
+                self.assertGreater(len(code.text), 1000)
+                digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+                self.assertTrue(policy.endswith(f"; script-src 'sha256-{digest}'"), policy)
+            else:
+                self.assertNotIn("script-src", policy)
             for element in page.iter():
                 self.assertFalse([k for k in element.attrib if k.startswith("on")])
                 self.assertNotIn("href", element.attrib)
@@ -78,9 +93,10 @@ class Reports(ProgramTest):
         page = self.page("report.html")
         headings = [h.text for h in page.iter("h2")]
         self.assertEqual(headings, ["Notes", "What is taken for what", "Samples",
-                                    "Where the model looks", "Recipe", "Machine"])
+                                    "Where the model looks", "Look around in one picture", "Recipe",
+                                    "Machine"])
         self.assertEqual(len(list(page.iter(SVG + "svg"))), 4)
-        self.assertEqual(len(list(page.iter("img"))), 16 + 3)
+        self.assertEqual(len(list(page.iter("img"))), 16 + 3 + 1)
         rows = page.findall(".//table/tbody/tr")
         self.assertEqual(len(rows), 10)
         # Class, ten counts, how many are right: the counts say so too.

@@ -68,6 +68,10 @@ void add_to_report(report::TrainingReport& report, const engine::Model& model,
                               .confidence = p.confidence,
                               .right = p.label == p.predicted,
                               .name = file_name(val.name(p.image))});
+    // The last one is right if any is: it shows what the model has learned.
+    if (i + 1 == chosen.size()) {
+      add_explorer(report, model, file_name(val.name(p.image)), image, seen, context);
+    }
     if (i % every != 0 || layer.empty()) continue;
     const predict::Input input(seen, preprocess);
     for (const engine::LayerAttention& attention :

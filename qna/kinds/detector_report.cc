@@ -152,6 +152,8 @@ void add_attention(report::TrainingReport& report, const engine::Model& model,
       report.attention.push_back(
           {predict::draw_query_attention(image, all.attention[0], all.attention_stride, box),
            val.truth().images[index].file_name + ", " + box.text});
+      add_explorer(report, model, val.truth().images[index].file_name, image,
+                   data::fit(image, model.info().preprocess), context);
     } catch (const Error&) {
       continue;  // it is in the list of broken ones
     }

@@ -20,6 +20,12 @@ void add_to_report(report::TrainingReport& report, const engine::Model& model,
                    const predict::DetectorEvaluation& last, const data::DetectionDataset& val,
                    engine::Context& context);
 
+// One picture with the layers that are worth a look first; nothing where there is one already, or
+// where the network attends nowhere. See explore().
+void add_explorer(report::TrainingReport& report, const engine::Model& model,
+                  const std::string& name, const image::Image& shown, const image::Image& seen,
+                  engine::Context& context);
+
 // An auto-encoder: originals beside what became of them.
 void add_to_report(report::TrainingReport& report, const engine::Model& model,
                    const data::Dataset& val, engine::Context& context);

@@ -5,6 +5,7 @@
 
 #include "qna/base/error.h"
 #include "qna/format/text.h"
+#include "qna/image/resize.h"
 #include "qna/image/write_png.h"
 
 namespace qna::report {
@@ -81,6 +82,15 @@ ul { margin: 0; padding-left: 20px; } li { overflow-wrap: anywhere; }
   .confusion td { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 )";
 
+std::string bytes_of_hex(std::string_view digits) {
+  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  std::string bytes;
+  for (size_t i = 0; i + 1 < digits.size(); i += 2) {
+    bytes += static_cast<char>(value(digits[i]) * 16 + value(digits[i + 1]));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::string escape(std::string_view text) {
@@ -130,17 +140,25 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
+image::Image shrunk(const image::Image& image, int64_t side) {
+  image::check_image(image, "shrunk");
+  const int64_t longer = std::max(image.height, image.width);
+  if (longer <= side) return image;
+  const auto scaled = [&](int64_t size) { return std::max<int64_t>(1, size * side / longer); };
+  return image::resize(image, scaled(image.height), scaled(image.width), image::Filter::kBicubic);
+}
+
+bool is_small(const image::Image& image) { return std::max(image.height, image.width) <= 96; }
+
 std::string png_data_uri(const image::Image& image) {
   return "data:image/png;base64," + base64(image::encode_png(image, "png_data_uri"));
 }
 
 std::string image_tag(const image::Image& image, std::string_view alt) {
-  // Below this an image is shown larger than it is, and its pixels are worth seeing.
-  const bool small = std::max(image.height, image.width) <= 96;
   // With a tabindex a click gives it the focus, and it fills the window until the next one
   // elsewhere.
   return fmt::format(R"(<img{} tabindex="0" src="{}" width="{}" height="{}" alt="{}"/>)",
-                     small ? R"( class="small")" : "", png_data_uri(image), image.width,
+                     is_small(image) ? R"( class="small")" : "", png_data_uri(image), image.width,
                      image.height, escape(alt));
 }
 
@@ -149,16 +167,24 @@ std::string card(std::string_view heading, std::string_view body) {
                      body);
 }
 
-std::string page(std::string_view title, std::string_view body) {
-  // The policy forbids scripts and loading, should a label ever slip through unescaped.
+std::string page(std::string_view title, std::string_view body, const Script& script) {
+  // The policy forbids loading, and scripts other than ours, should a label ever slip through
+  // unescaped.
+  const std::string allowed =
+      script.code.empty()
+          ? ""
+          : fmt::format("; script-src 'sha256-{}'", base64(bytes_of_hex(script.sha256)));
+  const std::string code =
+      script.code.empty() ? "" : fmt::format("<script>{}</script>\n", script.code);
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "style-src 'unsafe-inline'; img-src data:\"/>\n"
+      "style-src 'unsafe-inline'; img-src data:{3}\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n{2}</main>\n"
-      "</body>\n</html>\n",
-      escape(title), kStyle, body);
+      "<title>{0}</title>\n<style>{1}{4}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n{2}</"
+      "main>\n"
+      "{5}</body>\n</html>\n",
+      escape(title), kStyle, body, allowed, script.style, code);
 }
 
 }  // namespace qna::report

@@ -7,21 +7,14 @@
 #include <iterator>
 
 #include "qna/base/file.h"
-#include "qna/image/resize.h"
 #include "qna/report/html.h"
 
 namespace qna::report {
 namespace {
 
-using Pairs = std::vector<std::pair<std::string, std::string>>;
+constexpr size_t kExplorerPart = 2'000'000;  // bytes of the page that it may take
 
-image::Image shrunk(const image::Image& image, int64_t side) {
-  image::check_image(image, "TrainingReport");
-  const int64_t longer = std::max(image.height, image.width);
-  if (longer <= side) return image;
-  const auto scaled = [&](int64_t size) { return std::max<int64_t>(1, size * side / longer); };
-  return image::resize(image, scaled(image.height), scaled(image.width), image::Filter::kBicubic);
-}
+using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::string description_list(const char* kind, const Pairs& pairs) {
   // The big numbers are boxes, so each pair needs one element around it.
@@ -94,6 +87,9 @@ std::string to_html(const TrainingReport& report) {
   if (!report.attention.empty()) {
     body += card("Where the model looks", image_grid(report.attention));
   }
+  if (report.explorer) {
+    body += card("Look around in one picture", explorer_html(*report.explorer, kExplorerPart));
+  }
   for (const Gallery& gallery : report.galleries) {
     body += card(gallery.title, image_grid(gallery.images));
   }
@@ -101,7 +97,7 @@ std::string to_html(const TrainingReport& report) {
     body += card("Recipe", fmt::format("<pre>{}</pre>\n", escape(report.recipe)));
   }
   if (!report.machine.empty()) body += card("Machine", description_list("facts", report.machine));
-  return page(report.title, body);
+  return page(report.title, body, report.explorer ? explorer_script() : Script{});
 }
 
 void write_report(const std::string& path, const TrainingReport& report) {

@@ -1,6 +1,7 @@
 // What became of a training run, as one page: an HTML file that needs nothing else.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "qna/image/image.h"
 #include "qna/report/chart.h"
 #include "qna/report/confusion.h"
+#include "qna/report/explorer.h"
 #include "qna/viz/contact_sheet.h"
 
 namespace qna::report {
@@ -36,6 +38,7 @@ struct TrainingReport {
   Confusion confusion = {};
   std::vector<Sample> samples = {};
   std::vector<viz::Captioned> attention = {};
+  std::optional<Explorer> explorer = {};  // one picture to look around in
   std::vector<Gallery> galleries = {};
   std::string recipe = {};  // TOML
   std::vector<std::pair<std::string, std::string>> machine = {};

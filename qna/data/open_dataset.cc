@@ -9,6 +9,7 @@
 #include "qna/base/file.h"
 #include "qna/data/folder_dataset.h"
 #include "qna/data/idx_dataset.h"
+#include "qna/data/listed_dataset.h"
 #include "qna/data/subset.h"
 #include "qna/data/tar_dataset.h"
 
@@ -37,6 +38,10 @@ Place folder_place(const DatasetOptions& options) {
               },
           .open = [=](const std::string& split) -> Pointer {
             const fs::path folder = split.empty() ? root : root / split;
+            std::error_code ignored;
+            if (fs::exists(folder / kListName, ignored)) {
+              return std::make_shared<ListedDataset>(folder.string(), options.class_names);
+            }
             return std::make_shared<FolderDataset>(folder.string(), options.class_names);
           }};
 }
@@ -150,6 +155,18 @@ Pointer open_split(const Place& place, const DatasetOptions& options) {
            : "");
 }
 
+// Those of the classes that keep_classes says.
+Pointer kept(Pointer dataset, const DatasetOptions& options) {
+  const int64_t keep = options.keep_classes;
+  if (keep == 0) return dataset;
+  const auto all = static_cast<int64_t>(dataset->classes().size());
+  check(keep <= all, "{}: keep_classes must be at most its {} classes, got {}", options.path, all,
+        keep);
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < keep; ++i) names.push_back(dataset->classes()[i * all / keep]);
+  return only_classes(std::move(dataset), std::move(names));
+}
+
 }  // namespace
 
 bool has_split(const std::string& path, const std::string& split) {
@@ -168,9 +185,12 @@ Pointer open_dataset(const DatasetOptions& options) {
   check(fraction == 0 || is_split_name(options.split),
         "open_dataset: with val_fraction, split must be train, val or test, got '{}'",
         options.split);
+  check(options.keep_classes >= 0, "open_dataset: keep_classes must be at least 0, got {}",
+        options.keep_classes);
   const Place place = find_place(options);
-  if (fraction == 0 || options.split == "test") return open_split(place, options);
-  const Pointer images = place.has("train") ? place.open("train") : open_whole(place, options);
+  if (fraction == 0 || options.split == "test") return kept(open_split(place, options), options);
+  const Pointer images =
+      kept(place.has("train") ? place.open("train") : open_whole(place, options), options);
   const Split parts = split_dataset(images, fraction, options.split_seed);
   return options.split == "train" ? parts.train : parts.val;
 }

@@ -6,7 +6,8 @@
 namespace qna::data {
 
 struct DatasetOptions {
-  // A folder of idx files (MNIST's format), a folder of class folders, or a tar file of them.
+  // A folder of idx files (MNIST's format), a folder of class folders, or a tar file of them. A
+  // split whose classes stand in a list is one too: listed_dataset.h.
   std::string path;
   // "train", "val", "test" or another name: a folder inside `path`, and of idx files those of
   // train or t10k. If there is only one of "val" and "test", it stands for both. Empty: the class
@@ -18,6 +19,9 @@ struct DatasetOptions {
   uint64_t split_seed = 0;
   // In order of the labels. Empty: the names of the folders, sorted, or "0", "1" ... of idx files.
   std::vector<std::string> class_names = {};
+  // Above 0: only so many classes, spread evenly over the list: of n the classes i * n / keep. For
+  // quick work on a large data set.
+  int64_t keep_classes = 0;
 };
 
 // Throws qna::Error that names the path and says what was expected there.

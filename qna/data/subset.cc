@@ -31,8 +31,7 @@ class Relabelled final : public Dataset {
       : whole_(std::move(whole)), names_(std::move(names)) {
     for (const std::string& name : whole_->classes()) {
       const auto found = std::find(names_.begin(), names_.end(), name);
-      check(found != names_.end(), "relabelled: the class '{}' is not among the names", name);
-      places_.push_back(found - names_.begin());
+      places_.push_back(found == names_.end() ? -1 : found - names_.begin());
     }
   }
   int64_t size() const override { return whole_->size(); }
@@ -47,7 +46,7 @@ class Relabelled final : public Dataset {
  private:
   std::shared_ptr<const Dataset> whole_;
   std::vector<std::string> names_;
-  std::vector<int64_t> places_;  // in names_, of the labels of whole_
+  std::vector<int64_t> places_;  // in names_, of the labels of whole_; -1: of no image
 };
 
 }  // namespace
@@ -55,7 +54,29 @@ class Relabelled final : public Dataset {
 std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> dataset,
                                           std::vector<std::string> names) {
   check(dataset != nullptr, "relabelled: there must be a data set, got none");
+  for (const std::string& name : dataset->classes()) {
+    check(std::find(names.begin(), names.end(), name) != names.end(),
+          "relabelled: the class '{}' is not among the names", name);
+  }
   return std::make_shared<Relabelled>(std::move(dataset), std::move(names));
+}
+
+std::shared_ptr<const Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
+                                            std::vector<std::string> names) {
+  check(dataset != nullptr, "only_classes: there must be a data set, got none");
+  const std::vector<std::string>& all = dataset->classes();
+  std::vector<bool> is_kept(all.size());
+  for (const std::string& name : names) {
+    const auto found = std::find(all.begin(), all.end(), name);
+    check(found != all.end(), "only_classes: the data has no class '{}'", name);
+    is_kept[found - all.begin()] = true;
+  }
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    if (is_kept[dataset->label(i)]) indices.push_back(i);
+  }
+  auto part = std::make_shared<Subset>(std::move(dataset), std::move(indices));
+  return std::make_shared<Relabelled>(std::move(part), std::move(names));
 }
 
 Split split_dataset(std::shared_ptr<const Dataset> whole, double val_fraction, uint64_t seed) {

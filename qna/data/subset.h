@@ -31,6 +31,11 @@ class Subset final : public Dataset {
 std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> dataset,
                                           std::vector<std::string> names);
 
+// Only the images of the classes `names`, which are among the data set's; their labels are places
+// in `names`.
+std::shared_ptr<const Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
+                                            std::vector<std::string> names);
+
 struct Split {
   std::shared_ptr<const Subset> train;
   std::shared_ptr<const Subset> val;

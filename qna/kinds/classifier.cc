@@ -18,6 +18,15 @@
 namespace qna::kinds {
 namespace {
 
+// How many of the data's classes training took; 0: all.
+int64_t kept_classes(const engine::Model& model) {
+  int64_t keep = 0;
+  if (model.info().training.is_object()) {
+    format::Fields(model.info().training, model.origin(), "training")("keep_classes", keep);
+  }
+  return keep;
+}
+
 // The images that training held back, if the file tells of such, and a note where they are others.
 std::shared_ptr<const data::Dataset> held_back(const engine::Model& model, const EvaluateOptions& o,
                                                const EvaluateWatcher& watcher) {
@@ -31,6 +40,7 @@ std::shared_ptr<const data::Dataset> held_back(const engine::Model& model, const
   fields("val_fraction", options.val_fraction);
   fields("split_seed", seed);
   fields("names", names);
+  options.keep_classes = kept_classes(model);
   if (options.split != "val" && options.split != "train") return nullptr;
   options.split_seed = static_cast<uint64_t>(seed);
   std::shared_ptr<const data::Dataset> val;
@@ -130,6 +140,13 @@ std::shared_ptr<const data::Dataset> open_for(const engine::Model& model, const 
     dataset = data::open_dataset({.path = o.data, .split = o.split.value_or("val")});
   }
   if (!dataset->left_out().empty()) watcher.note(dataset->left_out());
+  const std::vector<std::string>& labels = model.info().labels;
+  if (kept_classes(model) > 0 && dataset->classes().size() > labels.size() &&
+      are_among(labels, dataset->classes())) {
+    watcher.note(fmt::format("only the {} of {} classes that training took (keep_classes)",
+                             labels.size(), dataset->classes().size()));
+    dataset = data::only_classes(dataset, labels);
+  }
   return with_labels_of(model, dataset, o, watcher);
 }
 

@@ -33,6 +33,7 @@ void read_data(const Fields& fields, ClassificationOptions& o) {
   fields("split_seed", seed);
   o.data.split_seed = static_cast<uint64_t>(seed);
   fields("class_names", o.class_names);
+  fields("keep_classes", o.data.keep_classes);
   read_reading(fields, o.reading);
   fields.refuse_unknown();
   check(!o.data.path.empty(), "recipe: data.path is missing; give it with --set data.path=FOLDER");

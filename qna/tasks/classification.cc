@@ -169,6 +169,7 @@ nlohmann::json Classification::record() const {
   nlohmann::json record = nlohmann::json::object();
   // The names of the folders, by which an evaluation finds the classes.
   if (labels_ != classes()) record["folders"] = classes();
+  if (options_.data.keep_classes > 0) record["keep_classes"] = options_.data.keep_classes;
   if (options_.data.val_fraction > 0) {
     record["split"] = {{"val_fraction", options_.data.val_fraction},
                        {"split_seed", options_.data.split_seed},

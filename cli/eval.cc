@@ -120,6 +120,10 @@ void add_eval(Command program) {
               "Only the last so many pictures, in order of their paths, for an\n"
               "auto-encoder [all]")
       .range(int64_t{1}, int64_t{1} << 40);
+  verb.option("--shift", o.shifts,
+              "For a classifier: also with the pictures moved by so many pixels, such as 1,2,4,8")
+      .comma_separated()
+      .type_name("PIXELS");
   verb.flag("--skip-broken", o.skip_broken, "Leave out pictures that cannot be read");
   verb.flag("--json", a->as_json, "One JSON object");
   add_weight_type(verb, a->weight_type);
@@ -129,6 +133,7 @@ void add_eval(Command program) {
       "Examples:\n"
       "  qna eval runs/imagenette/best.safetensors imagenette2\n"
       "  qna eval model.safetensors cifar10.tar.xz --split test --json\n"
+      "  qna eval model.safetensors imagenette2 --shift 1,2,4,8\n"
       "  qna eval detr.safetensors val2017 --annotations instances_val2017.json\n"
       "  qna eval runs/faces_qna/best.safetensors celeba --last 1000");
   verb.callback([a, split] {

@@ -61,7 +61,7 @@ finetune::Start start_from(const FinetuneArguments& a, config::Kind kind) {
 
 void apply_settings(finetune::Plan& plan, const FinetuneArguments& a) {
   for (const std::string& setting : a.settings) {
-    train::apply_setting(plan.recipe, setting);
+    train::change(plan.recipe, {setting});
     const bool is_size = setting.starts_with("preprocess.") || setting.starts_with("augment.size");
     plan.keeps_size = plan.keeps_size || is_size;
   }

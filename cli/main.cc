@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   qna::cli::add_export(command);
   command.verb(kOtherPrograms[0].verb, kOtherPrograms[0].summary);
   command.verb(kOtherPrograms[1].verb, kOtherPrograms[1].summary);
+  qna::cli::add_sweep(command);
   qna::cli::add_eval(command);
   qna::cli::add_coco_eval(command);
   qna::cli::add_compare(command);

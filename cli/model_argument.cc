@@ -66,10 +66,8 @@ std::string default_weights_for(config::Kind kind) {
   }
 }
 
-std::vector<NamedRecipe> bundled_recipes() {
+std::vector<NamedRecipe> recipes_in(const std::string& folder) {
   std::vector<NamedRecipe> recipes;
-  const std::string folder = bundled("recipes");
-  if (folder.empty()) return recipes;
   std::error_code error;
   std::filesystem::directory_iterator walk(folder, error);
   for (; !error && walk != std::filesystem::directory_iterator(); walk.increment(error)) {
@@ -80,18 +78,31 @@ std::vector<NamedRecipe> bundled_recipes() {
   return recipes;
 }
 
-std::string find_recipe(const std::string& argument) {
+std::vector<NamedRecipe> bundled_recipes() { return recipes_in(bundled("recipes")); }
+std::vector<NamedRecipe> bundled_sweeps() { return recipes_in(bundled("recipes/sweeps")); }
+
+// A file, or one of those that come with the program; who: what lists them.
+static std::string find_named(const std::string& argument, const std::vector<NamedRecipe>& known,
+                              const char* kind, const char* who) {
   const std::filesystem::path path(argument);
   std::error_code error;
   if (path.has_extension() || path.has_parent_path()) return argument;
   std::vector<std::string> names;
-  for (const NamedRecipe& recipe : bundled_recipes()) {
+  for (const NamedRecipe& recipe : known) {
     if (recipe.name == argument) return recipe.path;
     names.push_back(recipe.name);
   }
   if (std::filesystem::exists(argument + ".toml", error)) return argument + ".toml";
-  fail("there is no recipe '{}'{} 'qna recipes' lists them", argument,
-       did_you_mean(argument, names).empty() ? ";" : did_you_mean(argument, names));
+  fail("there is no {} '{}'{} '{}' lists them", kind, argument,
+       did_you_mean(argument, names).empty() ? ";" : did_you_mean(argument, names), who);
+}
+
+std::string find_recipe(const std::string& argument) {
+  return find_named(argument, bundled_recipes(), "recipe", "qna recipes");
+}
+
+std::string find_sweep(const std::string& argument) {
+  return find_named(argument, bundled_sweeps(), "sweep", "qna sweep --list");
 }
 
 std::string take_weights(std::vector<std::string>& arguments) {

@@ -20,6 +20,12 @@ struct NamedRecipe {
 };
 // Those that come with the program, by name.
 std::vector<NamedRecipe> bundled_recipes();
+// The files (.toml) of a folder, by name.
+std::vector<NamedRecipe> recipes_in(const std::string& folder);
+
+// The same for sweeps of recipes.
+std::string find_sweep(const std::string& argument);
+std::vector<NamedRecipe> bundled_sweeps();
 
 // A network of any kind: by its name in the lists of models and detectors, a configuration (.toml,
 // .json) or a weights file, in that order. The first two have no weights, and `info` is as it is

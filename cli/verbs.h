@@ -22,5 +22,6 @@ void add_attend(Command program);
 void add_kernels(Command program);
 void add_completion(Command program);
 void add_recipes(Command program);
+void add_sweep(Command program);
 
 }  // namespace qna::cli

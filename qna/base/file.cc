@@ -1,6 +1,7 @@
 #include "qna/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,6 +89,15 @@ void remove_leftovers(const std::string& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     if (is_temporary_name(entry.path().filename().string())) fs::remove(entry.path(), error);
   }
+}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) ::close(file_);
+}
+
+bool FolderLock::take(const std::string& folder) {
+  if (file_ < 0) file_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return file_ < 0 || ::flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 std::string did_you_mean_file(const std::string& path) {

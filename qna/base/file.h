@@ -36,6 +36,21 @@ void check_writable(const std::string& path);
 // be writing there.
 void remove_leftovers(const std::string& folder);
 
+// Keeps others out of a folder for as long as it lives. Where the file system knows no locks, nobody
+// is kept out. Ends with the process, however that ends.
+class FolderLock {
+ public:
+  FolderLock() = default;  // of none
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  bool take(const std::string& folder);  // false: somebody else has it
+
+ private:
+  int file_ = -1;
+};
+
 // For messages about a file or folder that is not there: "; did you mean 'runs/best.safetensors'?"
 // where its folder has one of nearly that name, or nothing.
 std::string did_you_mean_file(const std::string& path);

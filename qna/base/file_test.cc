@@ -180,5 +180,16 @@ TEST_F(WriteFile, PiecesWithoutCommitLeaveNothing) {
   EXPECT_EQ(names(), Names{"a"});
 }
 
+TEST_F(WriteFile, AFolderIsLockedByOne) {
+  FolderLock second;
+  {
+    FolderLock first;
+    EXPECT_TRUE(first.take(path("")));
+    EXPECT_TRUE(first.take(path("")));  // again
+    EXPECT_FALSE(second.take(path("")));
+  }
+  EXPECT_TRUE(second.take(path("")));
+}
+
 }  // namespace
 }  // namespace qna

@@ -16,6 +16,7 @@ namespace {
 Measured evaluate_auto_encoder(const engine::Model& model, const EvaluateOptions& o,
                                const EvaluateWatcher& watcher) {
   check_no_objects(model, o);
+  check_no_shifts(model, o);
   std::shared_ptr<const data::Dataset> dataset = std::make_shared<data::ImageDataset>(o.data);
   if (!dataset->left_out().empty()) watcher.note(dataset->left_out());
   check(o.last <= dataset->size(), "'last' must be at most {}, as {} has, got {}", dataset->size(),
@@ -51,6 +52,11 @@ Preview preview_auto_encoding(const train::Recipe& recipe, const PreviewOptions&
   return made;
 }
 
+Plan plan_auto_encoder(const train::Recipe& recipe) {
+  const tasks::AutoEncodingOptions options = tasks::auto_encoding_options(recipe.sections);
+  return {options.config, data::ImageDataset(options.path).size() - options.val_count};
+}
+
 void run_auto_encoder(const engine::Model& model, const engine::Images& images,
                       engine::Context& context) {
   std::vector<float> made(
@@ -71,6 +77,7 @@ KindRow auto_encoder() {
           .task = "auto-encoding",
           .evaluate = evaluate_auto_encoder,
           .preview = preview_auto_encoding,
+          .plan = plan_auto_encoder,
           .run = run_auto_encoder,
           .remarks = auto_encoder_remarks};
 }

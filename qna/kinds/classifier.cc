@@ -13,6 +13,7 @@
 #include "qna/kinds/evaluation.h"
 #include "qna/kinds/preview.h"
 #include "qna/predict/classify.h"
+#include "qna/predict/shift.h"
 #include "qna/recipe/classification_options.h"
 
 namespace qna::kinds {
@@ -192,6 +193,17 @@ Measured evaluate_classifier(const engine::Model& model, const EvaluateOptions& 
       {"top5", result.top5,
        classes > 5 ? fmt::format("top-5  {:6.2f} %", result.top5) : std::string()});
   measured.numbers.push_back({"loss", result.loss, fmt::format("loss   {:7.4f}", result.loss)});
+  if (!o.shifts.empty()) {
+    for (const predict::ShiftEvaluation& moved :
+         predict::evaluate_shifts(model, loader, o.shifts, context,
+                                  told_in_images(watcher, options.batch, dataset->size()))) {
+      measured.numbers.push_back(
+          {fmt::format("shift{}_top1", moved.pixels), moved.top1,
+           fmt::format("moved by {} px: top-1 {:.2f} %, {:.2f} % of the answers stay", moved.pixels,
+                       moved.top1, moved.same)});
+      measured.numbers.push_back({fmt::format("shift{}_same", moved.pixels), moved.same, ""});
+    }
+  }
   add_classes(measured, model, result.confusion);
   return measured;
 }
@@ -240,6 +252,15 @@ Preview preview_classification(const train::Recipe& recipe, const PreviewOptions
   return made;
 }
 
+Plan plan_classifier(const train::Recipe& recipe) {
+  const tasks::ClassificationOptions options = tasks::classification_options(recipe.sections);
+  data::DatasetOptions which = options.data;
+  which.split = options.train;
+  const auto dataset = data::open_dataset(which);
+  const auto classes = static_cast<int64_t>(dataset->classes().size());
+  return {tasks::model_config(options, classes), dataset->size()};
+}
+
 void run_classifier(const engine::Model& model, const engine::Images& images,
                     engine::Context& context) {
   std::vector<float> logits(static_cast<size_t>(images.batch * model.classes()));
@@ -253,6 +274,7 @@ KindRow classifier() {
           .task = "classification",
           .evaluate = evaluate_classifier,
           .preview = preview_classification,
+          .plan = plan_classifier,
           .run = run_classifier,
           .remarks = [](const config::NetworkConfig&) { return std::vector<std::string>(); }};
 }

@@ -69,6 +69,7 @@ void add_categories(Measured& measured, const coco::Annotations& truth,
 Measured evaluate_detector(const engine::Model& model, const EvaluateOptions& o,
                            const EvaluateWatcher& watcher) {
   check_all_images(model, o);
+  check_no_shifts(model, o);
   check(!o.annotations.empty(),
         "{}: this is a detector, so 'annotations' must be given: the objects in the pictures of {}",
         model.origin(), o.data);
@@ -113,6 +114,13 @@ image::Image with_boxes(const data::DetectionSample& sample,
     boxes.push_back({.label = object.label, .box = object.box, .text = labels[object.label]});
   }
   return predict::draw_boxes(small.image, boxes);
+}
+
+Plan plan_detector(const train::Recipe& recipe) {
+  const tasks::DetectionTaskOptions options = tasks::detection_options(recipe.sections);
+  const data::DetectionDataset dataset(options.train);
+  const auto classes = static_cast<int64_t>(dataset.truth().categories.size());
+  return {tasks::detector_config(options, classes), dataset.size()};
 }
 
 Preview preview_detection(const train::Recipe& recipe, const PreviewOptions& o) {
@@ -179,6 +187,7 @@ KindRow detector() {
           .task = "detection",
           .evaluate = evaluate_detector,
           .preview = preview_detection,
+          .plan = plan_detector,
           .run = run_detector,
           .remarks = detector_remarks};
 }

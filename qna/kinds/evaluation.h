@@ -42,4 +42,9 @@ inline void check_all_images(const engine::Model& model, const EvaluateOptions& 
         config::describe(model.kind()));
 }
 
+inline void check_no_shifts(const engine::Model& model, const EvaluateOptions& o) {
+  check(o.shifts.empty(), "{}: this is {}; 'shift' is for classifiers", model.origin(),
+        config::describe(model.kind()));
+}
+
 }  // namespace qna::kinds

@@ -21,13 +21,14 @@ struct EvaluateOptions {
   // Of a data set of labels. Nothing: the images that training held back where the file tells which
   // (data.val_fraction), or else "val".
   std::optional<std::string> split = {};
-  int64_t batch = 0;         // 0: as the kind likes it
-  int workers = 0;           // that read images; 0: one per core
-  int threads = 0;           // that compute; 0: one per core
-  bool skip_broken = false;  // otherwise an image that cannot be read is an error
-  int64_t last = 0;          // of a folder of images: only the last so many; 0: all
-  std::string annotations;   // the objects in a folder of images
-  std::string results;       // a file for what was found, in COCO's format; empty: none
+  int64_t batch = 0;                 // 0: as the kind likes it
+  int workers = 0;                   // that read images; 0: one per core
+  int threads = 0;                   // that compute; 0: one per core
+  bool skip_broken = false;          // otherwise an image that cannot be read is an error
+  int64_t last = 0;                  // of a folder of images: only the last so many; 0: all
+  std::string annotations;           // the objects in a folder of images
+  std::string results;               // a file for what was found, in COCO's format; empty: none
+  std::vector<int64_t> shifts = {};  // of a classifier: also with images moved by so many pixels
 };
 
 struct Measured {
@@ -71,6 +72,13 @@ struct Preview {
   std::string title = {}, subtitle = {};
 };
 
+// ---- what a recipe will train ----
+
+struct Plan {
+  config::NetworkConfig network;
+  int64_t images = 0;  // of an epoch
+};
+
 // ---- the table ----
 
 struct KindRow {
@@ -80,6 +88,8 @@ struct KindRow {
   Measured (*evaluate)(const engine::Model& model, const EvaluateOptions& options,
                        const EvaluateWatcher& watcher);
   Preview (*preview)(const train::Recipe& recipe, const PreviewOptions& options);
+  // Opens the data, whose classes decide the head. Throws as training would.
+  Plan (*plan)(const train::Recipe& recipe);
   // Runs the network once, for who measures it; what it says is thrown away.
   void (*run)(const engine::Model& model, const engine::Images& images, engine::Context& context);
   // Lines about a network that its list of layers does not show.

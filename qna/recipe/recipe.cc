@@ -117,9 +117,35 @@ void check_recipe(const Recipe& r) {
   check_range("schedule.step_factor", s.step_factor, 0, 1);
 }
 
-}  // namespace
+void set_below(json& place, const std::string& key, size_t begin, const json& value) {
+  const size_t dot = key.find('.', begin);
+  const std::string word = key.substr(begin, dot - begin);
+  const auto go_on = [&](json& inner) {
+    if (dot == std::string::npos) {
+      inner = value;
+    } else {
+      set_below(inner, key, dot + 1, value);
+    }
+  };
+  if (place.is_array()) {
+    if (word == "*") {
+      for (json& element : place) go_on(element);
+      return;
+    }
+    const bool is_number = !word.empty() && word.size() < 9 &&
+                           word.find_first_not_of("0123456789") == std::string::npos;
+    check(is_number && std::stoul(word) < place.size(),
+          "{}: '{}' is a list of {}; '{}' must be a number below that, or *", key,
+          key.substr(0, begin - 1), place.size(), word);
+    return go_on(place[std::stoul(word)]);
+  }
+  check(place.is_object() || place.is_null(), "{}: '{}' is not a table", key,
+        key.substr(0, begin - 1));
+  go_on(place[word]);
+}
 
-void apply_setting(json& object, const std::string& setting) {
+// "a.b.c=value" of the command line.
+void set(json& object, const std::string& setting) {
   const size_t equals = setting.find('=');
   check(equals != std::string::npos && equals > 0, "--set must be KEY=VALUE, got '{}'", setting);
   const std::string key = setting.substr(0, equals);
@@ -130,18 +156,12 @@ void apply_setting(json& object, const std::string& setting) {
   } catch (const Error&) {
     value = text;  // not a TOML value, so a text without quotes, such as a path
   }
-  json* place = &object;
-  size_t begin = 0;
-  for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', begin)) {
-    place = &(*place)[key.substr(begin, dot - begin)];
-    check(place->is_object() || place->is_null(), "--set {}: '{}' is not a table", key,
-          key.substr(0, dot));
-    begin = dot + 1;
+  try {
+    set_value(object, key, value);
+  } catch (const Error& error) {
+    fail("--set {}", error.what());
   }
-  (*place)[key.substr(begin)] = value;
 }
-
-namespace {
 
 void collect_differences(const json& a, const json& b, const std::string& path,
                          std::vector<std::string>& out) {
@@ -164,6 +184,14 @@ void collect_differences(const json& a, const json& b, const std::string& path,
 }
 
 }  // namespace
+
+void set_value(json& object, const std::string& key, const json& value) {
+  set_below(object, key, 0, value);
+}
+
+void change(json& object, const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) set(object, setting);
+}
 
 void name_common_sections(const Fields& sections) {
   for (const char* name : {"about", "optimizer", "schedule"}) sections.find(name);
@@ -241,11 +269,10 @@ static void change_paths(json& object, const auto& change) {
   }
 }
 
-// Files beside the recipe.
-static void resolve_paths(json& object, const std::string& recipe) {
+void resolve_paths(json& object, const std::string& file) {
   if (!object.is_object()) return;
   change_paths(object, [&](const std::filesystem::path& path) {
-    const auto beside = (std::filesystem::path(recipe).parent_path() / path).lexically_normal();
+    const auto beside = (std::filesystem::path(file).parent_path() / path).lexically_normal();
     std::error_code error;
     return std::filesystem::exists(beside, error) ? beside : path;
   });
@@ -269,7 +296,7 @@ static json read_extended(const std::string& path, int depth) {
 
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& settings) {
   json object = read_extended(path, 0);
-  for (const std::string& setting : settings) apply_setting(object, setting);
+  change(object, settings);
   try {
     return recipe_from_json(object);
   } catch (const Error& error) {

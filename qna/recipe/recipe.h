@@ -76,8 +76,13 @@ nlohmann::json to_json(const Recipe& recipe);
 // no quotes, and paths stay as they are.
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& settings = {});
 
-// "key.inner=value" in a recipe's JSON, as above. Tables on the way are made where there are none.
-void apply_setting(nlohmann::json& recipe, const std::string& setting);
+// For who makes recipes of others. Puts a value at "section.key", making tables on the way; of a
+// list, "stages.0.queries" is that of the first and "stages.*.queries" those of all.
+void set_value(nlohmann::json& object, const std::string& key, const nlohmann::json& value);
+// The same for many settings as read_recipe() takes them.
+void change(nlohmann::json& object, const std::vector<std::string>& settings);
+// Paths of data and weights that are files beside `file` become those.
+void resolve_paths(nlohmann::json& object, const std::string& file);
 
 // The same recipe with paths of data and weights that hold wherever it is run.
 Recipe with_absolute_paths(Recipe recipe);

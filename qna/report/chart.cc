@@ -179,4 +179,12 @@ std::string to_svg(const Chart& chart) {
   return svg + "</svg>\n";
 }
 
+std::string chart_grid(const std::vector<Chart>& charts) {
+  std::string html = "<div class=\"charts\">\n";
+  for (const Chart& chart : charts) {
+    html += fmt::format("<div class=\"card\">\n{}</div>\n", to_svg(chart));
+  }
+  return html + "</div>\n";
+}
+
 }  // namespace qna::report

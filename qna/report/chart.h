@@ -36,4 +36,7 @@ struct Chart {
 // of the SVG does not depend on the number of points.
 std::string to_svg(const Chart& chart);
 
+// Several side by side, as HTML.
+std::string chart_grid(const std::vector<Chart>& charts);
+
 }  // namespace qna::report

@@ -167,6 +167,18 @@ std::string card(std::string_view heading, std::string_view body) {
                      body);
 }
 
+std::string description_list(const char* kind,
+                             const std::vector<std::pair<std::string, std::string>>& pairs) {
+  // The big numbers are boxes, so each pair needs one element around it.
+  const bool boxes = std::string_view(kind) == "numbers";
+  std::string html = fmt::format("<dl class=\"{}\">\n", kind);
+  for (const auto& [label, value] : pairs) {
+    html += fmt::format("{}<dt>{}</dt><dd>{}</dd>{}\n", boxes ? "<div>" : "", escape(label),
+                        escape(value), boxes ? "</div>" : "");
+  }
+  return html + "</dl>\n";
+}
+
 std::string page(std::string_view title, std::string_view body, const Script& script) {
   // The policy forbids loading, and scripts other than ours, should a label ever slip through
   // unescaped.

@@ -4,6 +4,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "qna/image/image.h"
 
@@ -31,6 +33,9 @@ std::string image_tag(const image::Image& image, std::string_view alt);
 // A card with a heading; `body` is HTML.
 std::string card(std::string_view heading, std::string_view body);
 
+// Labels and values; kind: "numbers" for large ones in boxes, "facts" for lines.
+std::string description_list(const char* kind,
+                             const std::vector<std::pair<std::string, std::string>>& pairs);
 // A program on a page, with its style. The style may hold no < or &, the code no ]]>.
 struct Script {
   std::string_view style = {}, code = {};

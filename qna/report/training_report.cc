@@ -16,25 +16,6 @@ constexpr size_t kExplorerPart = 2'000'000;  // bytes of the page that it may ta
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-std::string description_list(const char* kind, const Pairs& pairs) {
-  // The big numbers are boxes, so each pair needs one element around it.
-  const bool boxes = std::string_view(kind) == "numbers";
-  std::string html = fmt::format("<dl class=\"{}\">\n", kind);
-  for (const auto& [label, value] : pairs) {
-    html += fmt::format("{}<dt>{}</dt><dd>{}</dd>{}\n", boxes ? "<div>" : "", escape(label),
-                        escape(value), boxes ? "</div>" : "");
-  }
-  return html + "</dl>\n";
-}
-
-std::string chart_grid(const std::vector<Chart>& charts) {
-  std::string html = "<div class=\"charts\">\n";
-  for (const Chart& chart : charts) {
-    html += fmt::format("<div class=\"card\">\n{}</div>\n", to_svg(chart));
-  }
-  return html + "</div>\n";
-}
-
 std::string sample_figure(const Sample& sample) {
   const std::string confidence =
       std::isfinite(sample.confidence) ? fmt::format(" {:.0f}%", 100 * sample.confidence) : "";

@@ -1,13 +1,9 @@
 #include "qna/train/trainer.h"
 
 #include <ATen/autocast_mode.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <torch/utils.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -65,9 +61,6 @@ class Trainer {
           "recipe: freeze_epochs and optimizer.depth_decay are for a network with a body that "
           "learns behind its head, which this one has not; leave them out");
   }
-  ~Trainer() {
-    if (lock_ >= 0) ::close(lock_);
-  }
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -109,20 +102,13 @@ class Trainer {
     report_seconds_ = last_report_ - begin;
   }
 
-  // So that two runs do not write to one folder. Where the file system knows no locks, nobody is
-  // kept out.
-  bool lock_folder() {
-    lock_ = ::open(options_.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-  }
-
   void open() {
     bool free = true;
     if (processes_.is_first()) {
       std::error_code error;
       fs::create_directories(options_.folder, error);
       check(!error, "{}: cannot make the folder: {}", options_.folder, error.message());
-      free = lock_folder();
+      free = lock_.take(options_.folder);  // two runs do not write to one folder
     }
     processes_.barrier();  // the folder is there for all
     // What has not done a step yet, such as a run that failed in its first one, can be begun anew.
@@ -362,7 +348,7 @@ class Trainer {
   StepInfo info_;
   bool evaluated_ = false;
   double rate_ = 0;
-  int lock_ = -1;  // of the first process, on the folder
+  FolderLock lock_;  // of the first process, on the folder
   double last_report_ = 0;
   double report_seconds_ = 0;
   double last_save_ = 0;

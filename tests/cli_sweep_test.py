@@ -1,0 +1,242 @@
+"""Sweeps as a user meets them: many runs from one file, killed and gone on with, tables and pages.
+
+Run by CTest with the path of the program and of the repository; standard library only.
+"""
+
+import csv
+import json
+import os
+import random
+import signal
+import sys
+import time
+import unittest
+import xml.etree.ElementTree
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from program import (ProgramTest, kill_after, png, read, run, start, take_arguments, write,
+                     write_bytes)
+
+REPOSITORY = ""
+
+RECIPE = """
+epochs = 2
+batch = 8
+checkpoint_steps = 2
+ema = 0.9
+
+[model]
+name = "qna_vit_pico"
+
+[model.config]
+base_dim = 8
+stages = [
+  {{ qna_blocks = 1, qna_heads = 2 }},
+  {{ attention_blocks = 1, attention_heads = 2, qna_heads = 2, window = 4 }},
+]
+
+[data]
+path = "{data}"
+keep_classes = 3
+
+[preprocess]
+resize = 0
+crop = [16, 16]
+
+[augment]
+size = 16
+crop_scale = [0.5, 1]
+
+[optimizer]
+lr = 0.004
+lr_batch = 0
+
+[schedule]
+warmup_epochs = 1
+"""
+
+SWEEP = """
+base = "small.toml"
+seeds = [1, 2, 3]
+
+[question]
+title = "Do more queries help?"
+text = "Rows with <more> & fewer queries."
+paper = "Table 2"
+against = ["parameters", "images_per_second"]
+
+[set]
+clip = 1.0
+
+[[row]]
+name = "one query"
+set = { "model.config.stages.*.queries" = 1 }
+paper = 80.3
+
+[[row]]
+name = "three queries"
+set = { "model.config.stages.*.queries" = 3 }
+paper = 80.76
+
+[[measure]]
+name = "halves"
+eval = ["--batch", "4"]
+numbers = ["loss"]
+
+[[claim]]
+text = "more queries are better"
+better = "three queries"
+than = "one query"
+
+[[claim]]
+text = "both are the same"
+same = ["three queries", "one query"]
+"""
+
+COLORS = {"black": (0, 0, 0), "blue": (90, 90, 150), "green": (90, 140, 90), "red": (150, 90, 90)}
+
+
+def make_data(folder, train=6, val=8):
+    numbers = random.Random(5)
+    for split, count in (("train", train), ("val", val)):
+        for name, color in COLORS.items():
+            os.makedirs(os.path.join(folder, split, name))
+            for i in range(count):
+                pixels = [min(255, max(0, int(numbers.gauss(color[p % 3], 60))))
+                          for p in range(3 * 16 * 16)]
+                write_bytes(os.path.join(folder, split, name, f"{i}.png"), png(pixels, 16, 16))
+
+
+def rows(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def without_timing(table):
+    timing = {"images_per_second", "minutes", "peak_memory_mb"}
+    return [{k: v for k, v in line.items() if k not in timing} for line in table]
+
+
+class Sweep(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        make_data(cls.path("data"))
+        write(cls.path("small.toml"), RECIPE.format(data="data"))
+        cls.sweep = write(cls.path("queries.toml"), SWEEP)
+        cls.whole = cls.path("whole")
+        begin = time.monotonic()
+        cls.done = run("sweep", cls.sweep, "-o", cls.whole, "--threads", 1)
+        cls.seconds = time.monotonic() - begin
+
+    def test_table(self):
+        self.assertEqual(self.done.returncode, 0, self.done.stderr)
+        table = rows(f"{self.whole}/queries/rows.csv")
+        self.assertEqual([line["row"] for line in table], ["one query", "three queries"])
+        for line in table:
+            self.assertEqual(line["runs"], "3")
+            for name in ("top1", "top1_deviation", "loss", "images_per_second", "minutes"):
+                float(line[name])
+            self.assertGreater(float(line["peak_memory_mb"]), 20)
+        self.assertGreater(int(table[1]["parameters"]), int(table[0]["parameters"]))
+        runs = rows(f"{self.whole}/queries/runs.csv")
+        self.assertEqual(len(runs), 6)
+        mean = sum(float(line["top1"]) for line in runs if line["row"] == "one query") / 3
+        self.assertAlmostEqual(float(table[0]["top1"]), mean, places=3)
+        # The numbers are those of the runs' own logs, and of qna eval.
+        folder = f"{self.whole}/queries/one-query/seed-1"
+        last = [json.loads(line) for line in read(f"{folder}/log.jsonl").splitlines()][-1]
+        self.assertAlmostEqual(last["metrics"]["top1"], float(runs[0]["top1"]), places=5)
+        self.assertAlmostEqual(last["metrics"]["loss"], float(runs[0]["loss"]), places=5)
+        again = self.succeed("eval", f"{folder}/last.safetensors", self.path("data"), "--json")
+        self.assertAlmostEqual(json.loads(again.stdout)["loss"], float(runs[0]["loss"]), places=4)
+        self.expect_words(self.done.stdout, "6 of 6 runs are left, about", "more queries are better",
+                          "both are the same", "beside the first", "80.76", "+0.46")
+
+    def test_page(self):
+        page = read(f"{self.whole}/queries/sweep.html")
+        xml.etree.ElementTree.fromstring(page.split("\n", 1)[1])
+        self.expect_words(page, "Do more queries help?", "&lt;more&gt; &amp; fewer", "6 of 6 runs",
+                          "80.76", "here and in the paper", "top1 against parameters", "<svg")
+
+    def test_killed_ten_times_it_gives_the_same_table(self):
+        out = self.path("killed")
+        moments = random.Random(7)
+        for _ in range(10):
+            kill_after(moments.uniform(0.2, 0.45 * self.seconds), "sweep", self.sweep, "-o", out,
+                       "--threads", 1)
+        self.succeed("sweep", self.sweep, "-o", out, "--threads", 1)
+        for name in ("rows.csv", "runs.csv"):
+            self.assertEqual(without_timing(rows(f"{out}/queries/{name}")),
+                             without_timing(rows(f"{self.whole}/queries/{name}")))
+
+    def test_stopped_it_goes_on_with_two_at_a_time(self):
+        out = self.path("stopped")
+        process = start("sweep", self.sweep, "-o", out, "--parallel", 2, "--threads", 1)
+        self.wait_until(lambda: os.path.exists(f"{out}/queries/three-queries/seed-1/log.jsonl"),
+                        "no second run was begun")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, errors)
+        self.expect_words(errors, "the runs are saved. The same command goes on")
+        self.succeed("sweep", self.sweep, "-o", out, "--parallel", 2, "--threads", 1)
+        self.assertEqual(without_timing(rows(f"{out}/queries/rows.csv")),
+                         without_timing(rows(f"{self.whole}/queries/rows.csv")))
+
+    def test_finished_runs_stay(self):
+        log = f"{self.whole}/queries/one-query/seed-2/log.jsonl"
+        before = os.stat(log).st_mtime_ns
+        done = self.succeed("sweep", self.sweep, "-o", self.whole, "--threads", 1)
+        self.expect_words(done.stdout, "0 of 6 runs are left")
+        self.assertEqual(os.stat(log).st_mtime_ns, before)
+        os.remove(f"{self.whole}/queries/sweep.html")
+        done = self.succeed("sweep", self.sweep, "-o", self.whole, "--report")
+        self.assertTrue(os.path.exists(f"{self.whole}/queries/sweep.html"))
+        self.assertNotIn("estimated", done.stdout)
+
+    def test_dry_run_of_a_folder(self):
+        folder = self.path("many")
+        os.makedirs(folder)
+        write(os.path.join(folder, "b.toml"),
+              'base = "../small.toml"\nseeds = [5]\n[grid]\n"model.config.stages.*.queries" = [1, 2]\n'
+              '"model.config.stages.*.kernel_size" = [3, 5]\n')
+        write(os.path.join(folder, "a.toml"), SWEEP.replace("small.toml", "../small.toml"))
+        out = self.path("dry")
+        done = self.succeed("sweep", folder, "--dry-run", "-o", out, "--set", "epochs=3")
+        self.expect_words(done.stdout, "one query", "kernel_size 5, queries 2", "4 of 4 runs are left",
+                          "2 sweeps, about", "(estimated)")
+        self.assertLess(done.stdout.index("a: Do"), done.stdout.index("b: b"))
+        self.assertFalse(os.path.exists(f"{out}/a/one-query"))
+
+    def test_mistakes(self):
+        def fails(text, *words):
+            done = run("sweep", write(self.path("wrong.toml"), text), "-o", self.path("wrong"))
+            self.expect_refusal(done, *words)
+        fails(SWEEP.replace("seeds", "seed"), "unknown key 'seed'; did you mean 'seeds'?")
+        fails(SWEEP.replace('than = "one query"', 'than = "one querry"'), "did you mean 'one query'?")
+        fails(SWEEP.replace("stages.*.queries", "stages.9.queries"), "'model.config.stages' is a list of 2")
+        fails(SWEEP.replace("stages.*.queries", "stages.*.querys"), "wrong, row 'one query'",
+              "did you mean 'queries'?")
+        fails(SWEEP.replace('"small.toml"', '"smal"'), "there is no recipe 'smal'")
+        self.expect_refusal(run("sweep"), "name a sweep")
+        self.expect_refusal(run("sweep", "querries"), "did you mean 'queries'?")
+
+    def test_a_run_of_another_recipe_is_refused(self):
+        done = run("sweep", self.sweep, "-o", self.whole, "--set", "clip=2.0")
+        self.expect_failure(done, "one-query/seed-1", "was made with another clip", "--out")
+
+    def test_a_failed_run_is_told(self):
+        text = SWEEP.replace('set = { "model.config.stages.*.queries" = 3 }',
+                             'set = { "optimizer.group" = [{ match = "*nothing*" }] }')
+        done = run("sweep", write(self.path("failing.toml"), text), "-o", self.path("failing"))
+        self.expect_failure(done, "three queries, seed 2 failed", "*nothing*", "3 runs failed")
+        self.assertEqual(rows(f"{self.path('failing')}/failing/rows.csv")[0]["runs"], "3")
+
+    def test_the_sweeps_that_come_along(self):
+        done = self.succeed("sweep", "--list")
+        self.expect_words(done.stdout, "queries", "rows, 3 seeds")
+
+
+if __name__ == "__main__":
+    REPOSITORY = take_arguments()
+    unittest.main()

@@ -48,6 +48,7 @@ std::string long_duration(double seconds) {
 }
 
 void list_sweeps() {
+  check(!bundled_sweeps().empty(), "the sweeps that come with the program are not beside it");
   for (const auto& [name, path] : bundled_sweeps()) {
     const sweep::Sweep each = sweep::read_sweep(path, {.find_recipe = find_recipe});
     fmt::print("{:20}  {}\n{:20}  {} rows, {} seeds\n", name, each.question.title, "",

@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -235,6 +236,19 @@ class Sweep(ProgramTest):
     def test_the_sweeps_that_come_along(self):
         done = self.succeed("sweep", "--list")
         self.expect_words(done.stdout, "queries", "rows, 3 seeds")
+        # Every row is a network that can be trained: only then --report looks for the runs.
+        done = run("sweep", f"{REPOSITORY}/recipes/sweeps", "--report", "-o", self.path("nowhere"),
+                   "--set", f"data.path={self.path('data')}", "--set", "data.keep_classes=0")
+        self.expect_refusal(done, "has the sweep been run?")
+
+    def test_the_papers_numbers(self):
+        """They are those of the list of its ablations."""
+        def numbers(text):
+            return {float(number) for number in text}
+        known = numbers(re.findall(r"\b\d\d\.\d+", read(f"{REPOSITORY}/qna/config/ablations.cc")))
+        for name in sorted(os.listdir(f"{REPOSITORY}/recipes/sweeps")):
+            text = read(f"{REPOSITORY}/recipes/sweeps/{name}")
+            self.assertLessEqual(numbers(re.findall(r"(?m)^paper = ([\d.]+)$", text)), known, name)
 
 
 if __name__ == "__main__":

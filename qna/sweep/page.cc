@@ -45,7 +45,7 @@ Chart by_row(const Summary& summary, const std::string& number) {
 Chart beside_the_paper(const Summary& summary) {
   const Sweep& sweep = *summary.sweep;
   const std::string& metric = sweep.question.metric;
-  Chart chart{.title = "Difference to the first row, here and in the paper",
+  Chart chart{.title = "Beside the first row, here and in the paper",
               .x_label = "row of the table",
               .y_label = metric,
               .x_ticks = row_ticks(sweep),
@@ -160,7 +160,7 @@ std::string to_html(const Summary& summary) {
   if (!question.empty()) body += report::card("Question", question);
   const std::string progress =
       fmt::format("{} of {} runs", summary.finished(), summary.runs.size());
-  body += report::card("Answers, " + progress, table_html(summary) + kHowToRead);
+  body += report::card("Answers, " + progress, kHowToRead + table_html(summary));
   if (!sweep.claims.empty()) body += report::card("Verdicts", verdicts_html(summary));
   body += report::chart_grid(charts(summary));
   body +=

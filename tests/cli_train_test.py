@@ -266,6 +266,15 @@ class Divided(Training):
         self.assertGreater(len(expected), 20)
         self.assertLess(relative_difference(expected, gradients(self.path("two"))), 1e-6)
 
+    def test_the_head_learns_first_on_all_processes(self):
+        more = [*self.ONE_STEP, "--set", "freeze_epochs=1"]
+        self.succeed(*self.training("head_one", *more))
+        self.succeed_together(2, *self.training("head_two", *more))
+        expected = gradients(self.path("head_one"))
+        for name, numbers in expected.items():
+            self.assertEqual(any(numbers), "/head." in name, name)
+        self.assertLess(relative_difference(expected, gradients(self.path("head_two"))), 1e-6)
+
     def test_processes_started_by_the_program(self):
         more = [*self.ONE_STEP, "--set", "batch=8"]
         self.succeed_together(2, *self.training("by_hand", *more))

@@ -41,8 +41,7 @@ int64_t batch_for(int64_t images, int64_t least, int64_t most) {
   return batch;
 }
 
-// Weights that know something should change slowly; what is new should not. The square root keeps
-// the noise of a step where it is for another batch.
+// The square root keeps the noise of a step where it is for another batch.
 double rate_for(int64_t batch, double rate_of_32) {
   const double exact = rate_of_32 * std::sqrt(static_cast<double>(batch) / 32);
   return std::round(exact * 1e6) / 1e6;
@@ -62,7 +61,7 @@ void set_classifier_size(json& recipe, const config::Preprocess& trained, int64_
   recipe["augment"]["size"] = std::max(kSizeStep, (3 * size / 4) / kSizeStep * kSizeStep);
 }
 
-Plan draft_classifier(const Survey& survey, const engine::ModelFile& file) {
+Plan draft_classifier(const Survey& survey, const Start& start, const engine::ModelFile& file) {
   Plan plan;
   json& recipe = plan.recipe;
   config::Preprocess trained = file.info().preprocess;
@@ -71,18 +70,19 @@ Plan draft_classifier(const Survey& survey, const engine::ModelFile& file) {
   network.erase("classes");
   network.erase("in_channels");
   const int64_t batch = batch_for(survey.train_images(), 4, 32);
-  recipe = {
-      {"task", "classification"},
-      {"batch", batch},
-      {"clip", 1.0},
-      {"ema", 0.99},
-      {"data", survey.data},
-      {"model",
-       {{"name", listed_name(config::models(), file.info().name, "qna_vit_tiny")},
-        {"config", network}}},
-      {"augment", {{"crop_scale", {0.35, 1}}, {"color_jitter", 0.2}}},
-      {"loss", {{"label_smoothing", 0.1}}},
-      {"optimizer", {{"lr", rate_for(batch, 1e-3)}, {"lr_batch", 0}, {"weight_decay", 0.05}}}};
+  // With rates that fall with the depth the head can take a higher one; see docs/own-data.md.
+  const double rate = rate_for(batch, start.random_weights ? 1e-3 : 2e-3);
+  recipe = {{"task", "classification"},
+            {"batch", batch},
+            {"clip", 1.0},
+            {"ema", 0.99},
+            {"data", survey.data},
+            {"model",
+             {{"name", listed_name(config::models(), file.info().name, "qna_vit_tiny")},
+              {"config", network}}},
+            {"augment", {{"crop_scale", {0.35, 1}}, {"color_jitter", 0.2}}},
+            {"loss", {{"label_smoothing", 0.1}}},
+            {"optimizer", {{"lr", rate}, {"lr_batch", 0}, {"weight_decay", 0.05}}}};
   set_classifier_size(recipe, trained, trained.crop[0]);
   return plan;
 }
@@ -224,7 +224,7 @@ std::string why_epochs(const Epochs& epochs, const Survey& survey, const Timing&
 Plan draft_plan(const Survey& survey, const Start& start) {
   const engine::ModelFile file = engine::ModelFile::open(start.file);
   const bool boxes = survey.kind == config::Kind::kDetector;
-  Plan plan = boxes ? draft_detector(survey, start, file) : draft_classifier(survey, file);
+  Plan plan = boxes ? draft_detector(survey, start, file) : draft_classifier(survey, start, file);
   json& model = plan.recipe["model"];
   const bool takes_file = !start.random_weights && !model.contains("backbone");
   if (takes_file) model["weights"] = std::filesystem::absolute(start.file).lexically_normal();

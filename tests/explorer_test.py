@@ -248,7 +248,8 @@ class Classifier(InBrowser):
 
     def test_prediction_is_that_of_predict(self):
         self.open()
-        names = self.browser.evaluate("[...document.querySelectorAll('.classes .name')].map((e) => e.textContent)")
+        names = self.browser.evaluate(
+            "[...document.querySelectorAll('.classes .name')].map((e) => e.textContent)")
         self.assertEqual(len(names), 5)
         said = json.loads(run("predict", self.picture, "--json").stdout)
         self.assertEqual(names, [each["label"] for each in said["predictions"]])
@@ -318,6 +319,9 @@ class Detector(InBrowser):
         self.assertEqual(len(boxes), 5)
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('.box').length"), 5)
         self.assertEqual(self.chosen_box(), 0)
+        for selector in (".toggle", ".query-label", ".heads-part", ".lens"):  # are of no use here
+            self.assertEqual(
+                self.browser.evaluate(f"document.querySelector('{selector}').getClientRects().length"), 0)
         for n in (3, 1):
             self.browser.click(f".box:nth-child({n + 1})")
             self.assertEqual(self.chosen_box(), n)

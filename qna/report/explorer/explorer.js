@@ -298,6 +298,7 @@ class Explorer {
     const {layer} = this;
     this.find('input.sum').checked = this.state.sum;
     this.find('.toggle').hidden = !layer;
+    this.find('.query-label').hidden = !layer;
     this.view.classList.toggle('grey', Boolean(layer && this.state.sum) || this.onDecoder);
     this.markChoices();
     const heat = this.drawing.clear('.heat');
@@ -358,7 +359,8 @@ class Explorer {
     const [rows, columns] = this.layer.shapeOf(window);
     const table = this.find('.lens table');
     const crowded = columns > 7;
-    this.find('.window-title').textContent = this.layer.learned ? 'Window' : 'What this place looks at';
+    this.find('.window-title').textContent =
+        (this.layer.learned ? 'Window' : 'What this place looks at') + (crowded ? ', in %' : '');
     this.find('.lens').hidden = false;
     this.find('.lens').classList.toggle('crowded', crowded);
     this.find('.lens').classList.toggle('packed', columns > 14);

@@ -144,7 +144,11 @@ void add_explorer(report::TrainingReport& report, const engine::Model& model,
   }
   const bool detects = model.kind() == engine::Kind::kDetector;
   if (options.layers.empty() && !detects) return;
-  report.explorer = explore(model, name, shown, seen, options, context);
+  try {
+    report.explorer = explore(model, name, shown, seen, options, context);
+  } catch (const Error& error) {  // such as numbers that are not finite: a report is still wanted
+    report.notes.push_back(fmt::format("nothing to look around in: {}", error.what()));
+  }
 }
 
 }  // namespace qna::kinds

@@ -55,7 +55,7 @@ TEST(Recipe, ErrorsNameTheKey) {
       "recipe: unknown key 'epoch'; did you mean 'epochs'? The keys here are about, accumulate, "
       "augment, batch, checkpoint_minutes, checkpoint_steps, clip, data, ema, ema_warmup, "
       "epochs, evaluate_every, freeze_epochs, loss, max_bad_steps, mix, model, optimizer, "
-      "patience, precision, preprocess, schedule, seed, steps_per_epoch, task");
+      "patience, precision, preprocess, schedule, seed, steps_per_epoch, task, teacher");
   EXPECT_EQ(complaint({{"model", 3}}), "recipe: model must be a table, got 3");
   EXPECT_NE(complaint({{"optimizer", {{"learning_rate", 3}}}})
                 .find("unknown key 'optimizer.learning_rate'"),

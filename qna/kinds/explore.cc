@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "qna/base/error.h"
 #include "qna/image/color.h"
@@ -37,7 +38,18 @@ report::ExplorerTokens explored(const engine::TokenScores& from) {
           .bias = from.bias};
 }
 
+// A network whose training went wrong has nothing to show.
+void check_finite(const std::vector<float>& numbers, const std::string& layer) {
+  const bool good =
+      std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); });
+  check(good, "explorer: the scores of {} must be finite, and are not", layer);
+}
+
 report::ExplorerLayer explored(const engine::LayerAttention& from) {
+  for (const auto* numbers :
+       {&from.window_scores.scores, &from.token_scores.queries, &from.token_scores.keys}) {
+    check_finite(*numbers, from.layer.name);
+  }
   report::ExplorerLayer layer{.name = from.layer.name,
                               .stride = from.layer.stride,
                               .height = from.maps.height,
@@ -80,7 +92,7 @@ void add_classes(report::Explorer& explorer, const engine::Model& model,
 void add_boxes(report::Explorer& explorer, const engine::Model& model, const image::Image& seen,
                double threshold, engine::Context& context) {
   config::Preprocess preprocess = model.info().preprocess;
-  preprocess.resize = 0;  // it has its size
+  preprocess.resize = preprocess.longest = 0;  // it has its size
   preprocess.crop = {0, 0};
   const predict::FoundObjects all = predict::find_objects(model, seen, preprocess, {.sorted = true},
                                                           context, /*with_attention=*/true);

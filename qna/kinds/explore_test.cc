@@ -173,9 +173,16 @@ TEST(Explore, AClassifier) {
   EXPECT_EQ(data["classes"][0]["probability"], best.probability);
 }
 
+// As detectors have it: the longer side has a limit.
+config::Preprocess with_longest() {
+  config::Preprocess preprocess = testing::small_preprocess(false);
+  preprocess.longest = 2 * preprocess.resize;
+  return preprocess;
+}
+
 TEST(Explore, ADetector) {
   const engine::Model model =
-      random_model(testing::small_detector(), {.preprocess = testing::small_preprocess(false)});
+      random_model(testing::small_detector(), {.preprocess = with_longest()});
   const json data = explored(model, 16, 24, /*threshold=*/0);
   EXPECT_EQ(data["layers"].size(), 3u);
   EXPECT_TRUE(data["classes"].empty());
@@ -240,6 +247,21 @@ TEST(Explore, InAReport) {
   EXPECT_EQ(data["layers"].size(), engine::typical_attention_layers(model).size());
   EXPECT_NE(html.find("Look around in one picture"), std::string::npos);
   EXPECT_NE(html.find("script-src 'sha256-"), std::string::npos);
+}
+
+// Such as after a training that went wrong.
+TEST(Explore, ANetworkOfNumbersThatAreNotFinite) {
+  const engine::Model model = random_model(
+      testing::small_classifier(),
+      {.preprocess = {.mean = {1e30f, 1e30f, 1e30f}, .std = {1e-30f, 1e-30f, 1e-30f}}});
+  engine::Context context(1);
+  const image::Image image = noise_image(1, 16, 16);
+  EXPECT_THROW(explore(model, "", image, image, {}, context), Error);
+  report::TrainingReport report{.title = "a run"};
+  add_explorer(report, model, "first.png", image, image, context);
+  EXPECT_FALSE(report.explorer.has_value());
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_NE(report.notes[0].find("finite"), std::string::npos);
 }
 
 TEST(Explore, AnAutoEncoder) {

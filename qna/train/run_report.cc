@@ -114,7 +114,9 @@ std::string write_run_report(const std::string& folder, const tasks::Task& task,
   }
   page.recipe = format::to_toml(to_json(recipe));
   page.machine = report::describe(report::this_machine());
-  page.notes = task.describe();
+  // First of all, before what the evaluation had to say.
+  const std::vector<std::string> about = task.describe();
+  page.notes.insert(page.notes.begin(), about.begin(), about.end());
   if (!is_finished(state, recipe)) {
     page.notes.push_back(fmt::format(
         "the run is not finished: step {}, in epoch {} of {}; numbers and pictures are of "

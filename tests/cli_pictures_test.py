@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 import program
-from program import (ProgramTest, TrainingTest, png, read, read_bytes, run, settings, start,
+from program import (SMALL_NETWORK, ProgramTest, TrainingTest, png, read, read_bytes, run, settings, start,
                      state_of, take_arguments, write, write_bytes)
 
 REPOSITORY = ""
@@ -25,16 +25,7 @@ batch = 8
 seed = 3
 ema = 0.998
 
-[model]
-name = "qna_vit_pico"
-
-[model.config]
-base_dim = 8
-drop_path = 0
-stages = [
-  {{ qna_blocks = 1, qna_heads = 2 }},
-  {{ attention_blocks = 1, attention_heads = 2, qna_heads = 2, window = 4 }},
-]
+""" + SMALL_NETWORK + """drop_path = 0
 
 [data]
 path = "{data}"

@@ -15,7 +15,7 @@ import unittest
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from program import (ProgramTest, kill_after, png, read, run, start, take_arguments, write,
+from program import (SMALL_NETWORK, ProgramTest, kill_after, png, read, run, start, take_arguments, write,
                      write_bytes)
 
 REPOSITORY = ""
@@ -26,16 +26,7 @@ batch = 8
 checkpoint_steps = 2
 ema = 0.9
 
-[model]
-name = "qna_vit_pico"
-
-[model.config]
-base_dim = 8
-stages = [
-  {{ qna_blocks = 1, qna_heads = 2 }},
-  {{ attention_blocks = 1, attention_heads = 2, qna_heads = 2, window = 4 }},
-]
-
+""" + SMALL_NETWORK + """
 [data]
 path = "{data}"
 keep_classes = 3

@@ -14,7 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from program import (TrainingTest, free_port, gradients, kill_after, png, read, read_bytes,
+from program import (SMALL_NETWORK, TrainingTest, free_port, gradients, kill_after, png, read, read_bytes,
                      read_lines, read_safetensors, relative_difference, run, settings, start,
                      state_of, take_arguments, weights_of, write, write_bytes)
 
@@ -28,16 +28,7 @@ ema = 0.9
 checkpoint_steps = 2
 clip = 1.0
 
-[model]
-name = "qna_vit_pico"
-
-[model.config]
-base_dim = 8
-drop_path = 0.2
-stages = [
-  {{ qna_blocks = 1, qna_heads = 2 }},
-  {{ attention_blocks = 1, attention_heads = 2, qna_heads = 2, window = 4 }},
-]
+""" + SMALL_NETWORK + """drop_path = 0.2
 
 [data]
 path = "{data}"

@@ -19,6 +19,19 @@ import zlib
 PATH = ""  # of the program; set by take_arguments
 
 
+# A classifier that trains in seconds, as a recipe has it. Keys of [model.config] may follow. For str.format.
+SMALL_NETWORK = """[model]
+name = "qna_vit_pico"
+
+[model.config]
+base_dim = 8
+stages = [
+  {{ qna_blocks = 1, qna_heads = 2 }},
+  {{ attention_blocks = 1, attention_heads = 2, qna_heads = 2, window = 4 }},
+]
+"""
+
+
 def take_arguments(folder=True):
     """PROGRAM [FOLDER] of the command line; the rest is for unittest. Returns the folder."""
     global PATH

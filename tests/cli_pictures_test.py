@@ -14,8 +14,8 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 import program
-from program import (SMALL_NETWORK, ProgramTest, TrainingTest, png, read, read_bytes, run, settings, start,
-                     state_of, take_arguments, write, write_bytes)
+from program import (SMALL_NETWORK, ProgramTest, TrainingTest, noisy_png, read, read_bytes, run,
+                     settings, start, state_of, take_arguments, write, write_bytes)
 
 REPOSITORY = ""
 
@@ -44,11 +44,6 @@ lr_batch = 0
 COLORS = {"blue": (40, 60, 220), "green": (30, 200, 60), "red": (220, 50, 40)}
 
 
-def picture(color, numbers):
-    pixels = [min(255, max(0, int(numbers.gauss(color[p % 3], 60)))) for p in range(3 * 20 * 18)]
-    return png(pixels, 20, 18)
-
-
 def make_pictures(folder, count, names=COLORS):
     numbers = random.Random(5)
     for name, color in COLORS.items():
@@ -56,7 +51,7 @@ def make_pictures(folder, count, names=COLORS):
                                  isinstance(names[name], str) else name))
         for i in range(count):
             target = names[name] if isinstance(names[name], str) else name
-            write_bytes(os.path.join(folder, target, f"{i}.png"), picture(color, numbers))
+            write_bytes(os.path.join(folder, target, f"{i}.png"), noisy_png(color, numbers, 20, 18))
 
 
 class Pictures(TrainingTest):
@@ -235,7 +230,7 @@ class Words(ProgramTest):
     """Mistypes, and what is there to be typed."""
 
     def test_did_you_mean(self):
-        picture_file = write_bytes(self.path("cat.png"), picture((1, 2, 3), random.Random(1)))
+        picture_file = write_bytes(self.path("cat.png"), noisy_png((1, 2, 3), random.Random(1), 20, 18))
         for arguments, words in (
                 (["predcit", picture_file], ["unknown verb 'predcit'", "did you mean 'predict'?"]),
                 (["data", "preveiw"], ["'preveiw'", "did you mean 'preview'?", "qna data --help"]),

@@ -3,7 +3,6 @@
 Run by CTest with the path of the program and of the repository; standard library only.
 """
 
-import csv
 import json
 import os
 import random
@@ -15,8 +14,8 @@ import unittest
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from program import (SMALL_NETWORK, ProgramTest, kill_after, png, read, run, start, take_arguments, write,
-                     write_bytes)
+from program import (SMALL_NETWORK, ProgramTest, kill_after, make_class_folders, read, read_csv,
+                     run, start, take_arguments, write)
 
 REPOSITORY = ""
 
@@ -88,22 +87,6 @@ same = ["three queries", "one query"]
 COLORS = {"black": (0, 0, 0), "blue": (90, 90, 150), "green": (90, 140, 90), "red": (150, 90, 90)}
 
 
-def make_data(folder, train=6, val=8):
-    numbers = random.Random(5)
-    for split, count in (("train", train), ("val", val)):
-        for name, color in COLORS.items():
-            os.makedirs(os.path.join(folder, split, name))
-            for i in range(count):
-                pixels = [min(255, max(0, int(numbers.gauss(color[p % 3], 60))))
-                          for p in range(3 * 16 * 16)]
-                write_bytes(os.path.join(folder, split, name, f"{i}.png"), png(pixels, 16, 16))
-
-
-def rows(path):
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def without_timing(table):
     timing = {"images_per_second", "minutes", "peak_memory_mb"}
     return [{k: v for k, v in line.items() if k not in timing} for line in table]
@@ -113,7 +96,7 @@ class Sweep(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        make_data(cls.path("data"))
+        make_class_folders(cls.path("data"), COLORS, 16, 16, train=6, val=8)
         write(cls.path("small.toml"), RECIPE.format(data="data"))
         cls.sweep = write(cls.path("queries.toml"), SWEEP)
         cls.whole = cls.path("whole")
@@ -123,7 +106,7 @@ class Sweep(ProgramTest):
 
     def test_table(self):
         self.assertEqual(self.done.returncode, 0, self.done.stderr)
-        table = rows(f"{self.whole}/queries/rows.csv")
+        table = read_csv(f"{self.whole}/queries/rows.csv")
         self.assertEqual([line["row"] for line in table], ["one query", "three queries"])
         for line in table:
             self.assertEqual(line["runs"], "3")
@@ -131,7 +114,7 @@ class Sweep(ProgramTest):
                 float(line[name])
             self.assertGreater(float(line["peak_memory_mb"]), 20)
         self.assertGreater(int(table[1]["parameters"]), int(table[0]["parameters"]))
-        runs = rows(f"{self.whole}/queries/runs.csv")
+        runs = read_csv(f"{self.whole}/queries/runs.csv")
         self.assertEqual(len(runs), 6)
         mean = sum(float(line["top1"]) for line in runs if line["row"] == "one query") / 3
         self.assertAlmostEqual(float(table[0]["top1"]), mean, places=3)
@@ -159,8 +142,8 @@ class Sweep(ProgramTest):
                        "--threads", 1)
         self.succeed("sweep", self.sweep, "-o", out, "--threads", 1)
         for name in ("rows.csv", "runs.csv"):
-            self.assertEqual(without_timing(rows(f"{out}/queries/{name}")),
-                             without_timing(rows(f"{self.whole}/queries/{name}")))
+            self.assertEqual(without_timing(read_csv(f"{out}/queries/{name}")),
+                             without_timing(read_csv(f"{self.whole}/queries/{name}")))
 
     def test_stopped_it_goes_on_with_two_at_a_time(self):
         out = self.path("stopped")
@@ -172,8 +155,8 @@ class Sweep(ProgramTest):
         self.assertEqual(process.returncode, 1, errors)
         self.expect_words(errors, "the runs are saved. The same command goes on")
         self.succeed("sweep", self.sweep, "-o", out, "--parallel", 2, "--threads", 1)
-        self.assertEqual(without_timing(rows(f"{out}/queries/rows.csv")),
-                         without_timing(rows(f"{self.whole}/queries/rows.csv")))
+        self.assertEqual(without_timing(read_csv(f"{out}/queries/rows.csv")),
+                         without_timing(read_csv(f"{self.whole}/queries/rows.csv")))
 
     def test_finished_runs_stay(self):
         log = f"{self.whole}/queries/one-query/seed-2/log.jsonl"
@@ -222,7 +205,7 @@ class Sweep(ProgramTest):
                              'set = { "optimizer.group" = [{ match = "*nothing*" }] }')
         done = run("sweep", write(self.path("failing.toml"), text), "-o", self.path("failing"))
         self.expect_failure(done, "three queries, seed 2 failed", "*nothing*", "3 runs failed")
-        self.assertEqual(rows(f"{self.path('failing')}/failing/rows.csv")[0]["runs"], "3")
+        self.assertEqual(read_csv(f"{self.path('failing')}/failing/rows.csv")[0]["runs"], "3")
 
     def test_the_sweeps_that_come_along(self):
         done = self.succeed("sweep", "--list")

@@ -14,9 +14,10 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from program import (SMALL_NETWORK, TrainingTest, free_port, gradients, kill_after, png, read, read_bytes,
-                     read_lines, read_safetensors, relative_difference, run, settings, start,
-                     state_of, take_arguments, weights_of, write, write_bytes)
+from program import (SMALL_NETWORK, TrainingTest, free_port, gradients, kill_after,
+                     make_class_folders, read, read_bytes, read_lines, read_safetensors,
+                     relative_difference, run, settings, start, state_of, take_arguments,
+                     weights_of, write)
 
 REPOSITORY = ""
 
@@ -68,24 +69,12 @@ warmup_epochs = 1
 COLORS = {"blue": (40, 60, 220), "green": (30, 200, 60), "red": (220, 50, 40)}
 
 
-def make_data(folder, train=9, val=5):
-    """Noise around one colour per class: easy to learn, not to be learned at once."""
-    numbers = random.Random(5)
-    for split, count in (("train", train), ("val", val)):
-        for name, color in COLORS.items():
-            os.makedirs(os.path.join(folder, split, name))
-            for i in range(count):
-                pixels = [min(255, max(0, int(numbers.gauss(color[p % 3], 60))))
-                          for p in range(3 * 20 * 18)]
-                write_bytes(os.path.join(folder, split, name, f"{i}.png"), png(pixels, 20, 18))
-
-
 class Training(TrainingTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.data = cls.path("data")
-        make_data(cls.data)
+        make_class_folders(cls.data, COLORS, 20, 18, train=9, val=5)
         cls.recipe = write(cls.path("small.toml"), RECIPE.format(data=cls.data))
         cls.whole = cls.path("whole")
         begin = time.monotonic()

@@ -6,6 +6,7 @@ A test is called with PROGRAM [FOLDER]; standard library only.
 import csv
 import json
 import os
+import random
 import shutil
 import socket
 import struct
@@ -202,6 +203,22 @@ def png(pixels, width, height):
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
             chunk(b"IEND", b""))
+
+
+def noisy_png(color, numbers, width, height):
+    """A picture of noise around one colour: easy to learn, not to be learned at once."""
+    pixels = [min(255, max(0, int(numbers.gauss(color[p % 3], 60)))) for p in range(3 * width * height)]
+    return png(pixels, width, height)
+
+
+def make_class_folders(folder, colors, width, height, **splits):
+    """Noisy pictures of one colour per class; splits: their names, and how many each class has."""
+    numbers = random.Random(5)
+    for split, count in splits.items():
+        for name, color in colors.items():
+            os.makedirs(os.path.join(folder, split, name))
+            for i in range(count):
+                write_bytes(os.path.join(folder, split, name, f"{i}.png"), noisy_png(color, numbers, width, height))
 
 
 def split_safetensors(path):

@@ -98,6 +98,12 @@ std::vector<ModelResult> run_model_bench(const ModelBenchOptions& options) {
         };
         for (const std::string& peer : options.peers) {
           if (peer == "rivals") continue;
+          if (peer == "bfloat16") {
+            // Not checked: rounded weights give other logits. docs/engine.md has what that costs.
+            add({"qna-bfloat16", name, batch, image}, {options.program, "worker", "--bfloat16"},
+                {"--weights", weights});
+            continue;
+          }
           add_python(peer);
           if (peer != "python") continue;
           add_python("python-compiled");

@@ -19,7 +19,7 @@ struct ModelBenchOptions {
   bool train = false;
   // eager, compiled, onnxruntime, openvino: the same network by the paper's algorithm;
   // python: by our modules and our Python package; rivals: other networks, in PyTorch and in
-  // OpenVINO. For training only eager, compiled and python.
+  // OpenVINO; bfloat16: ours with weights in 16 bits. For training only eager, compiled and python.
   std::vector<std::string> peers;
   int rounds = 7;
   std::string peers_folder;  // bench/peers of the sources

@@ -20,6 +20,7 @@ struct WorkerOptions {
   int threads = 1;
   bool train = false;    // steps of training instead of forward passes
   bool modules = false;  // LibTorch's modules instead of the engine
+  bool bfloat16 = false;  // the engine with weights in bfloat16
 };
 
 // Resident memory of this process now.

@@ -36,7 +36,9 @@ void predict_by_modules(const WorkerOptions& options) {
 
 void predict(const WorkerOptions& options) {
   const int64_t base_bytes = resident_bytes();
-  const engine::Model model = engine::Model::open(options.weights);
+  const engine::Model model = engine::Model::open(
+      options.weights, {.weight_type = options.bfloat16 ? engine::WeightType::kBFloat16
+                                                        : engine::WeightType::kFloat32});
   engine::Context context(options.threads);
   const auto classify = [&](const torch::Tensor& images, const torch::Tensor& logits) {
     model.classify({.batch = images.size(0),

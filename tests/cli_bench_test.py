@@ -161,8 +161,15 @@ class BenchModel(Bench):
                           ("qna", "2", "40x24")])
         self.expect_speed_and_memory(rows)
 
+    def test_weights_in_16_bits(self):
+        _, _, rows = self.measure("model", "--model", "qna_vit_pico", "--batch", "1", "--peer", "bfloat16",
+                                  "--rounds", "1")
+        self.assertEqual([row["subject"] for row in rows], ["qna", "qna-bfloat16"])
+        self.expect_speed_and_memory(rows)
+
     def test_mistakes(self):
         self.expect_failure(run("bench", "model", "--model", "nonsense", "--peer", "none"), "nonsense")
+        self.expect_failure(run("bench", "model", "--train", "--peer", "bfloat16"), "--peer", "bfloat16")
 
 
 class BenchDetect(Bench):

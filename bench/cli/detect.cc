@@ -59,6 +59,7 @@ void add_worker(Command program, const char* name, void (*work)(const bench::Wor
   verb.option("--threads", options->threads);
   verb.flag("--train", options->train);
   verb.flag("--modules", options->modules);
+  verb.flag("--bfloat16", options->bfloat16);
   verb.callback([options, image, work] {
     const std::array<int64_t, 2> size = parse_size(*image, "--image");
     options->height = size[0];

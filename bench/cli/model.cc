@@ -38,14 +38,16 @@ void run_model(ModelArguments& a) {
   }
   if (options.peers == std::vector<std::string>{"none"}) options.peers.clear();
   for (const std::string& peer : options.peers) {
-    check(!options.train || (peer != "onnxruntime" && peer != "openvino" && peer != "rivals"),
+    check(!options.train || peer == "eager" || peer == "compiled" || peer == "python",
           "--peer must be eager, compiled or python with --train, got {}", peer);
   }
   check(std::count(options.peers.begin(), options.peers.end(), "none") == 0,
         "--peer none must stand alone");
   options.peers_folder = bench::default_peers_folder();
   options.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  if (!options.peers.empty()) set_up_peers(options.peers_folder);
+  const bool need_python = std::ranges::any_of(
+      options.peers, [](const std::string& peer) { return peer != "bfloat16"; });
+  if (need_python) set_up_peers(options.peers_folder);
   const std::vector<bench::ModelResult> results = bench::run_model_bench(options);
   fmt::print("{}, {} threads, commit {}\n\n{}", report::machine_description(), options.threads,
              commit(), bench::model_table(results));
@@ -71,12 +73,13 @@ void add_bench_model(Command program) {
       .comma_separated();
   verb.option("--threads", a->options.threads, "Threads [all cores]").range(1, 1024);
   verb.option("--peer", a->options.peers,
-              "eager, compiled, onnxruntime, openvino, rivals [these]; python; or none")
-      .one_of({"eager", "compiled", "onnxruntime", "openvino", "rivals", "python", "none"})
+              "eager, compiled, onnxruntime, openvino, rivals [these]; python; bfloat16; or none")
+      .one_of({"eager", "compiled", "onnxruntime", "openvino", "rivals", "python", "bfloat16",
+               "none"})
       .comma_separated();
   verb.flag(
       "--train", a->options.train,
-      "Steps of training instead of inference; not for onnxruntime, openvino, rivals [eager]");
+      "Steps of training instead of inference; for eager, compiled and python [eager]");
   verb.option("--rounds", a->options.rounds, "Turns of each subject [7]").range(1, 10000);
   verb.option("--csv", a->csv, "Also write all measurements to this file");
   verb.footer(
@@ -85,7 +88,7 @@ void add_bench_model(Command program) {
       "python: our own network by LibTorch's modules, and by the Python package: in PyTorch, "
       "compiled\n"
       "and by qna.open, from the release build. rivals: other networks, in PyTorch and in\n"
-      "OpenVINO, beside the first model. Peers live in build/peers (1.5 GB), set\n"
+      "OpenVINO, beside the first model. bfloat16: ours, with weights in 16 bits. Peers live in build/peers (1.5 GB), set\n"
       "up at the first run. Every subject is a process of its own, and they take turns.\n\n"
       "Examples:\n"
       "  qna bench model --model qna_vit_tiny --batch 8 --csv tiny.csv\n"

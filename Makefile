@@ -11,7 +11,7 @@ define cmake
 	@cmake --build --preset $(1) $(if $(2),--target $(2))
 endef
 
-.PHONY: help setup build qna demo test wheel bench asan tsan check clean distclean
+.PHONY: help setup build qna train demo test wheel bench asan tsan check clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,12 @@ qna: ## build only the program qna and the C library, without LibTorch, into bui
 	$(call cmake,run)
 	@printf '      build/run/qna predict PICTURE  what is in a picture\n'
 	@printf '      build/run/qna --help           what else the program does\n'
+
+train: ## build what trains: qna, qna-train and qna-finetune, into build/release
+	@tools/setup
+	$(call cmake,release,qna qna-train qna-finetune)
+	@printf '      build/release/qna finetune FOLDER   a network for your own pictures\n'
+	@printf '      build/release/qna recipes           what else can be trained\n'
 
 demo: ## train a small network on Fashion-MNIST for about three minutes, and show it
 	@tools/setup --demo

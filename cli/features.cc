@@ -87,11 +87,12 @@ void run_features(const FeaturesArguments& a) {
 void add_features(Command program) {
   Command verb = program.verb("features", "Write what a model makes of pictures to a file");
   auto a = std::make_shared<FeaturesArguments>();
-  verb.option("file", a->file, "Weights (.safetensors)").required().type_name("FILE");
   verb.option("images", a->images,
-              "Pictures, folders of them (JPEG, PNG, WebP), or - for standard input")
+              "Pictures, folders of them (JPEG, PNG, WebP), or - for standard input; before\n"
+              "them a weights file (.safetensors) [the small classifier that comes with the\n"
+              "program]")
       .required()
-      .type_name("IMAGE");
+      .type_name("[FILE] IMAGE");
   verb.option("-o,--out", a->out, "File to write (.safetensors)").required();
   verb.flag("--map", a->map, "The last stage's whole map instead of one vector per picture");
   verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
@@ -100,10 +101,14 @@ void add_features(Command program) {
       "The file holds one tensor, 'features': [pictures, features], or [pictures, height, width,\n"
       "features] with --map. Its metadata entry 'images' lists the pictures in that order.\n\n"
       "Examples:\n"
+      "  qna features pictures/ -o pictures.safetensors\n"
       "  qna features model.safetensors pictures/ -o pictures.safetensors\n"
       "  python3 -c \"from safetensors.numpy import load_file; "
       "print(load_file('pictures.safetensors'))\"");
-  verb.callback([a] { run_features(*a); });
+  verb.callback([a] {
+    a->file = take_weights(a->images);
+    run_features(*a);
+  });
 }
 
 }  // namespace qna::cli

@@ -48,11 +48,11 @@ static std::string bundled(const char* name) {
 }
 
 std::string default_weights() {
-  const std::string path = bundled("imagenette.safetensors");
+  const std::string path = bundled("classifier.safetensors");
   check(!path.empty(),
         "the weights that come with the program are not beside it (share/qna/{}); name a weights "
         "file before the pictures",
-        "imagenette.safetensors");
+        "classifier.safetensors");
   return path;
 }
 

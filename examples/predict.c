@@ -1,7 +1,7 @@
 /* What is in a picture, from C: prints the five most probable classes.
  *
  *   cc predict.c -o predict -I PREFIX/include -L PREFIX/lib -lqna -Wl,-rpath,PREFIX/lib
- *   ./predict PREFIX/share/qna/imagenette.safetensors picture.jpg
+ *   ./predict PREFIX/share/qna/classifier.safetensors picture.jpg
  */
 #include <qna/c/qna.h>
 #include <stdio.h>

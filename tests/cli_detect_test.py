@@ -382,7 +382,7 @@ class Weights(Detection):
         self.expect_failure(done, "are vectors", "are boxes", "anchors")
 
     def test_the_first_stages_of_a_classifier(self):
-        backbone = (f'backbone = "{REPOSITORY}/weights/imagenette.safetensors"\n'
+        backbone = (f'backbone = "{REPOSITORY}/weights/classifier.safetensors"\n'
                     'freeze = "backbone"')
         recipe = write(self.path("cut.toml"),
                        self.recipe_text("detr_tiny", 1, backbone).replace(GROUP, ""))

@@ -67,7 +67,7 @@ class Classes(ProgramTest):
     def test_says_what_it_found_and_does(self):
         self.assertEqual(self.done.returncode, 0, self.done.stderr)
         self.expect_words(self.done.stdout, "class folders", "3 classes", "36 pictures", "32 pixels",
-                          "plan", "imagenette.safetensors", "head first", "pictures/s", "epoch   4/4",
+                          "plan", "classifier.safetensors", "head first", "pictures/s", "epoch   4/4",
                           "Next: qna predict", "qna eval", "report.html")
         for name in ("best.safetensors", "recipe.toml", "report.html"):
             self.assertTrue(os.path.exists(os.path.join(self.whole, name)), name)

@@ -173,6 +173,8 @@ class Features(WithModel):
         metadata, header, _ = split_safetensors(out)
         self.assertEqual(header["features"]["shape"], [3, 128])
         self.assertEqual(len(json.loads(metadata["images"])), 3)
+        self.succeed("features", self.images, "-o", out, stderr="")  # the weights that come along
+        self.assertEqual(split_safetensors(out)[1]["features"]["shape"][0], 3)
         self.succeed("features", self.weights, self.images, "-o", out, "--map")
         self.assertEqual(split_safetensors(out)[1]["features"]["shape"], [3, 2, 2, 128])
 

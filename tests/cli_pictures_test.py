@@ -245,7 +245,7 @@ class Words(ProgramTest):
     def test_weights_that_are_none(self):
         text = write(self.path("notes.txt"), "these are my notes of today")
         self.expect_failure(run("info", text), "not a safetensors file")
-        shutil.copy(os.path.join(REPOSITORY, "weights/imagenette.safetensors"),
+        shutil.copy(os.path.join(REPOSITORY, "weights/classifier.safetensors"),
                     self.path("best.safetensors"))
         self.expect_failure(run("info", self.folder), "folder", "best.safetensors")
         self.expect_failure(run("predict", self.folder, "cat.png"), "holds weights", "best.safetensors")

@@ -372,8 +372,10 @@ class BadInput(Training):
         for name in names:
             with self.subTest(name):
                 # Keys and the model's configuration are checked before the data is looked for.
-                done = self.train_with("data.path=/none/there", recipe=os.path.join(folder, name),
-                                       cwd=REPOSITORY)
+                # A teacher's answers are looked for before the pictures.
+                taught = ["teacher.targets=/none/there"] if name.startswith("imagenet_taught") else []
+                done = self.train_with("data.path=/none/there", *taught,
+                                       recipe=os.path.join(folder, name), cwd=REPOSITORY)
                 self.expect_failure(done, "/none/there")
                 self.assertNotIn("recipe: ", done.stderr)
 

@@ -1,6 +1,6 @@
 """Networks without PyTorch: open a weights file, ask it about images.
 
-    model = qna.open("imagenette.safetensors")
+    model = qna.open("classifier.safetensors")
     model.predict("church.jpg")[0].label        # "church"
     model.features(array)                       # float32 [features]
     model.logits(batch)                         # float32 [B, classes] of images that are ready
@@ -170,7 +170,7 @@ class _Handle:
 
 def _default_weights() -> pathlib.Path:
     """The small classifier that comes with the program."""
-    path = program_path().parent / "share" / "qna" / "imagenette.safetensors"
+    path = program_path().parent / "share" / "qna" / "classifier.safetensors"
     if not path.exists():
         raise Error(f"weights must be given where the package has none of its own, got None and no file {path}")
     return path
@@ -485,7 +485,7 @@ def open(weights: Weights | None = None, weight_type: str = "float32") -> Model:
     """Opens a weights file of any kind the program writes, without PyTorch.
 
     weights: its path or its bytes; a network of `create_model` or `load`, whose weights as they are now are taken;
-    None: the small classifier of ten things that comes with the package.
+    None: the small classifier of ImageNet's 1,000 classes that comes with the package.
     weight_type: how the weights are kept in memory, "float32" or "bfloat16", which takes half of it and
     rounds them to 8 bits of precision.
     """

@@ -1,6 +1,6 @@
 """Networks as ONNX files, in standard operators.
 
-    qna.export_onnx("imagenette.safetensors", "imagenette.onnx")   # the largest difference to PyTorch: 3e-06
+    qna.export_onnx("classifier.safetensors", "classifier.onnx")   # the largest difference to PyTorch: 3e-06
 
 Batch, height and width of the images are free. The metadata says what a weights file says: configuration, labels and
 preprocessing. The file is run by ONNX Runtime on several sizes before it is given out.

@@ -1,6 +1,6 @@
 """Weights files: networks of every kind from and to the files of the program `qna`.
 
-    model = qna.load("imagenette.safetensors")     # in evaluation mode; model.labels, model.preprocess
+    model = qna.load("classifier.safetensors")     # in evaluation mode; model.labels, model.preprocess
     qna.save(model, "mine.safetensors", labels=["cat", "dog"])
 
 A file holds a network's configuration, its tensors, and what prediction needs to know beside them: how a picture

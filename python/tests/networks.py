@@ -16,7 +16,7 @@ from qna import config as configs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-WEIGHTS = ROOT / "weights" / "imagenette.safetensors"
+WEIGHTS = ROOT / "weights" / "classifier.safetensors"
 
 # A picture's bytes as they are, whole: the network sees what the engine sees.
 AS_IT_IS = {"resize": 0, "crop": [0, 0], "mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]}

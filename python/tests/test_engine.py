@@ -23,7 +23,7 @@ import qna
 from qna import _program, engine
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-WEIGHTS = REPOSITORY / "weights" / "imagenette.safetensors"
+WEIGHTS = REPOSITORY / "weights" / "classifier.safetensors"
 IMAGES = REPOSITORY / "tests" / "images"
 IMAGE = IMAGES / "rgb8.png"
 
@@ -101,8 +101,8 @@ def test_describes_a_classifier(model):
     assert model.name == metadata["name"]
     assert list(model.labels) == json.loads(metadata["labels"])
     assert model.config == json.loads(metadata["config"])
-    assert model.describe() == {"kind": "classifier", "name": "qna_vit_nano", "classes": 10, "channels": 3,
-                                "height": 128, "width": 128, "features": 256, "queries": 0}
+    assert model.describe() == {"kind": "classifier", "name": "qna_vit_nano", "classes": 1000, "channels": 3,
+                                "height": 128, "width": 128, "features": 320, "queries": 0}
     assert "qna_vit_nano" in repr(model) and "classifier" in repr(model)
 
 
@@ -117,7 +117,7 @@ def test_predicts_as_the_program(model):
 def test_logits(model):
     images = np.random.default_rng(3).standard_normal((3, 40, 52, 3), np.float32)
     logits = model.logits(images)
-    assert (logits.dtype, logits.shape) == (np.float32, (3, 10))
+    assert (logits.dtype, logits.shape) == (np.float32, (3, 1000))
     np.testing.assert_array_equal(model.logits(images[1:2]), logits[1:2])
     np.testing.assert_array_equal(model.logits(images[:, ::-1])[0], model.logits(images[:1, ::-1].copy())[0])
     for wrong, words in ((images.astype(np.float64), "got float64 [3, 40, 52, 3]"),
@@ -151,7 +151,7 @@ def test_features_are_the_programs(model, tmp_path):
     expected = np.frombuffer(data, "<f4").reshape(2, -1)
     features = model.features(images)
     assert [f.dtype for f in features] == [np.float32] * 2
-    assert [f.shape for f in features] == [(256,)] * 2
+    assert [f.shape for f in features] == [(320,)] * 2
     np.testing.assert_allclose(features, expected, rtol=0, atol=1e-6)
 
 
@@ -183,11 +183,11 @@ def test_opens_bytes(model):
 
 
 def test_the_classifier_that_comes_along(model, monkeypatch, tmp_path):
-    own = _program.program_path().parent / "share" / "qna" / "imagenette.safetensors"
+    own = _program.program_path().parent / "share" / "qna" / "classifier.safetensors"
     if own.exists():
         assert qna.open().predict(IMAGE) == model.predict(IMAGE)
     monkeypatch.setenv("QNA_PYTHON_BUILD", str(tmp_path))
-    with pytest.raises(qna.Error, match="weights must be given.*imagenette.safetensors"):
+    with pytest.raises(qna.Error, match="weights must be given.*classifier.safetensors"):
         qna.open()
 
 
@@ -238,7 +238,7 @@ def test_pillow_images(model):
 
 def test_top(model):
     everything = model.predict(IMAGE, top=10 ** 30)
-    assert len(everything) == 10
+    assert len(everything) == 1000
     assert sum(p.probability for p in everything) == pytest.approx(1, abs=1e-6)
     assert model.predict(IMAGE) == everything[:5]
     assert model.predict(IMAGE, top=np.int64(2)) == everything[:2]
@@ -366,7 +366,7 @@ def test_a_closed_model():
             call(IMAGE)
     with pytest.raises(qna.Error, match="closed"):
         model.threads = 1
-    assert (model.kind, len(model.labels)) == ("classifier", 10)
+    assert (model.kind, len(model.labels)) == ("classifier", 1000)
     assert "closed" in repr(model)
 
 
@@ -474,7 +474,7 @@ sys.modules["torch"] = None  # as if it were not installed
 import qna
 model = qna.open({str(WEIGHTS)!r})
 assert model.predict({str(IMAGE)!r})[0].probability > 0
-assert model.features({str(IMAGE)!r}).shape == (256,)
+assert model.features({str(IMAGE)!r}).shape == (320,)
 assert qna.__version__
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

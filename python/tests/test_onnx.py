@@ -71,7 +71,7 @@ def test_opsets(activation, opset, tmp_path):
 
 
 def test_a_weights_file(tmp_path):
-    path = tmp_path / "imagenette.onnx"
+    path = tmp_path / "classifier.onnx"
     assert qna.export_onnx(WEIGHTS, path) <= 1e-4
     held = metadata(path)
     model = qna.load(WEIGHTS)
@@ -79,7 +79,7 @@ def test_a_weights_file(tmp_path):
     assert json.loads(held["preprocess"]) == model.preprocess
     assert json.loads(held["config"]) == model.config.to_json()
     assert held["name"] == "qna_vit_nano"
-    assert os.listdir(tmp_path) == ["imagenette.onnx"]
+    assert os.listdir(tmp_path) == ["classifier.onnx"]
 
 
 def test_the_model_does_not_change(tmp_path):

@@ -89,7 +89,7 @@ def skip_without(modules):
 @pytest.fixture
 def folder(tmp_path):
     """The files that the lines name."""
-    shutil.copy(REPOSITORY / "weights" / "imagenette.safetensors", tmp_path)
+    shutil.copy(REPOSITORY / "weights" / "classifier.safetensors", tmp_path)
     shutil.copy(REPOSITORY / "tests" / "images" / "large.jpg", tmp_path / "church.jpg")
     (tmp_path / "notes.txt").write_text("no weights, but some text that is long enough to be a header\n")
     return tmp_path

@@ -3,7 +3,7 @@
  *   qna_model* model = NULL;
  *   qna_class best[5];
  *   size_t count = 0;
- *   if (qna_open("imagenette.safetensors", &model) != QNA_OK ||
+ *   if (qna_open("classifier.safetensors", &model) != QNA_OK ||
  *       qna_predict_file(model, "picture.jpg", 5, best, &count) != QNA_OK) {
  *     fprintf(stderr, "%s\n", qna_last_error());
  *   }

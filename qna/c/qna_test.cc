@@ -97,7 +97,7 @@ TEST(C, DescribesAClassifier) {
   qna_description d;
   ASSERT_EQ(qna_describe(model, &d), QNA_OK);
   EXPECT_EQ(d.kind, QNA_CLASSIFIER);
-  EXPECT_EQ(d.classes, 10);
+  EXPECT_EQ(d.classes, 1000);
   EXPECT_EQ(d.channels, 3);
   EXPECT_GT(d.height, 0);
   EXPECT_GT(d.features, 0);
@@ -105,7 +105,7 @@ TEST(C, DescribesAClassifier) {
   EXPECT_TRUE(nlohmann::json::parse(d.config).contains("stages"));
   ASSERT_NE(qna_label(model, 0), nullptr);
   EXPECT_STRNE(qna_label(model, 0), "");
-  EXPECT_EQ(qna_label(model, 10), nullptr);
+  EXPECT_EQ(qna_label(model, 1000), nullptr);
   EXPECT_EQ(qna_label(model, -1), nullptr);
 }
 

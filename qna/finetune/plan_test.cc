@@ -16,7 +16,7 @@ namespace {
 
 using qna::testing::expect_complaint;
 
-constexpr const char* kWeights = QNA_WEIGHTS_DIR "/imagenette.safetensors";
+constexpr const char* kWeights = QNA_WEIGHTS_DIR "/classifier.safetensors";
 
 Survey labels(int64_t images, int64_t val = 500) {
   Survey s;
@@ -94,7 +94,7 @@ TEST(Plan, RandomWeightsHaveTheSameNetworkButNoHeadFirst) {
   const Plan plan = plan_for(labels(3400), {.train = 100, .evaluate = 400}, 280,
                              {.file = kWeights, .random_weights = true});
   EXPECT_FALSE(plan.recipe["model"].contains("weights"));
-  EXPECT_EQ(plan.recipe["model"]["config"]["base_dim"], 32);
+  EXPECT_EQ(plan.recipe["model"]["config"]["base_dim"], 40);
   EXPECT_EQ(plan.recipe["freeze_epochs"], 0);
   EXPECT_EQ(plan.recipe["optimizer"]["depth_decay"], 1.0);
 }

@@ -62,9 +62,9 @@ find_program(C_COMPILER NAMES cc gcc clang REQUIRED)
 run("compile predict.c" "${C_COMPILER}" -std=c99 -Wall -Wextra -pedantic -Werror
     "${EXAMPLES_DIR}/predict.c" -o "${WORK_DIR}/predict" "-I${prefix}/include"
     "-L${prefix}/${LIBRARY_DIR}" -lqna "-Wl,-rpath,${prefix}/${LIBRARY_DIR}")
-set(weights "${SOURCE_DIR}/weights/imagenette.safetensors")
+set(weights "${SOURCE_DIR}/weights/classifier.safetensors")
 run("run predict.c" "${WORK_DIR}/predict" "${weights}" "${SOURCE_DIR}/tests/images/rgb8.png")
-if(NOT run_output MATCHES "^ +[0-9.]+ %  [a-zA-Z ]+\n( +[0-9.]+ %  [a-zA-Z ]+\n)+$")
+if(NOT run_output MATCHES "^ +[0-9.]+ %  [-a-zA-Z'(). ]+\n( +[0-9.]+ %  [-a-zA-Z'(). ]+\n)+$")
   message(FATAL_ERROR "install test: predict.c printed\n${run_output}")
 endif()
 
@@ -76,7 +76,7 @@ if(EXISTS "${prefix}/bin/qna")
     message(FATAL_ERROR "install test: qna recipes printed\n${run_output}")
   endif()
   # Weights that recipes name, and what shells complete.
-  foreach(file qna/recipes/bccd_detr.toml qna/weights/imagenette.safetensors
+  foreach(file qna/recipes/bccd_detr.toml qna/weights/classifier.safetensors
                bash-completion/completions/qna zsh/site-functions/_qna)
     if(NOT EXISTS "${prefix}/share/${file}")
       message(FATAL_ERROR "install test: share/${file} was not installed")

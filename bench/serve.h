@@ -18,8 +18,8 @@ struct WorkerOptions {
   int64_t height = 224;
   int64_t width = 224;
   int threads = 1;
-  bool train = false;    // steps of training instead of forward passes
-  bool modules = false;  // LibTorch's modules instead of the engine
+  bool train = false;     // steps of training instead of forward passes
+  bool modules = false;   // LibTorch's modules instead of the engine
   bool bfloat16 = false;  // the engine with weights in bfloat16
 };
 

@@ -74,12 +74,11 @@ void add_bench_model(Command program) {
   verb.option("--threads", a->options.threads, "Threads [all cores]").range(1, 1024);
   verb.option("--peer", a->options.peers,
               "eager, compiled, onnxruntime, openvino, rivals [these]; python; bfloat16; or none")
-      .one_of({"eager", "compiled", "onnxruntime", "openvino", "rivals", "python", "bfloat16",
-               "none"})
+      .one_of(
+          {"eager", "compiled", "onnxruntime", "openvino", "rivals", "python", "bfloat16", "none"})
       .comma_separated();
-  verb.flag(
-      "--train", a->options.train,
-      "Steps of training instead of inference; for eager, compiled and python [eager]");
+  verb.flag("--train", a->options.train,
+            "Steps of training instead of inference; for eager, compiled and python [eager]");
   verb.option("--rounds", a->options.rounds, "Turns of each subject [7]").range(1, 10000);
   verb.option("--csv", a->csv, "Also write all measurements to this file");
   verb.footer(
@@ -88,8 +87,9 @@ void add_bench_model(Command program) {
       "python: our own network by LibTorch's modules, and by the Python package: in PyTorch, "
       "compiled\n"
       "and by qna.open, from the release build. rivals: other networks, in PyTorch and in\n"
-      "OpenVINO, beside the first model. bfloat16: ours, with weights in 16 bits. Peers live in build/peers (1.5 GB), set\n"
-      "up at the first run. Every subject is a process of its own, and they take turns.\n\n"
+      "OpenVINO, beside the first model. bfloat16: ours, with weights in 16 bits. Peers live in\n"
+      "build/peers (1.5 GB), set up at the first run. Every subject is a process of its own, and\n"
+      "they take turns.\n\n"
       "Examples:\n"
       "  qna bench model --model qna_vit_tiny --batch 8 --csv tiny.csv\n"
       "  qna bench model --train --model qna_vit_tiny --batch 8\n"

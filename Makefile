@@ -11,7 +11,7 @@ define cmake
 	@cmake --build --preset $(1) $(if $(2),--target $(2))
 endef
 
-.PHONY: help setup build qna train demo test wheel bench asan tsan check clean distclean
+.PHONY: help setup build qna train demo test wheel bench asan tsan fuzz check clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile

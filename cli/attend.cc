@@ -160,11 +160,7 @@ void run_explore(const AttendArguments& a) {
 void add_attend(Command program) {
   Command verb = program.verb("attend", "Draw where a model looks in pictures");
   auto a = std::make_shared<AttendArguments>();
-  verb.option("images", a->images,
-              "Pictures, or folders of them (JPEG, PNG, WebP); before them a weights file\n"
-              "(.safetensors) [the small classifier that comes with the program]")
-      .required()
-      .type_name("[FILE] IMAGE");
+  add_pictures(verb, a->images, config::Kind::kClassifier);
   verb.option("-o,--out", a->out,
               "Folder for the pictures, made if need be; with --explore the page's file, .html")
       .required();
@@ -219,7 +215,7 @@ void add_attend(Command program) {
       "  qna attend model.safetensors pictures/ -o maps/ --layer 1.2,2.5 --no-kernels\n"
       "  qna attend model.safetensors street.jpg -o street/ --size 768 --head 0,3 --cell 1024");
   verb.callback([a] {
-    a->file = take_weights(a->images);
+    a->file = take_weights(a->images, config::Kind::kClassifier);
     a->explore ? run_explore(*a) : run_attend(*a);
   });
 }

@@ -205,10 +205,7 @@ void run_detect(const DetectArguments& a) {
 void add_detect(Command program) {
   Command verb = program.verb("detect", "Find objects in pictures");
   auto a = std::make_shared<DetectArguments>();
-  verb.option("file", a->file, "Weights of a detector (.safetensors)").required().type_name("FILE");
-  verb.option("images", a->images, "Pictures, or folders of them (JPEG, PNG, WebP)")
-      .required()
-      .type_name("IMAGE");
+  add_pictures(verb, a->images, config::Kind::kDetector);
   verb.option("-o,--out", a->out, "Folder for pictures with boxes, made if need be")
       .type_name("FOLDER");
   verb.option("--json", a->json, "File for the detections in COCO's format").type_name("FILE");
@@ -225,10 +222,13 @@ void add_detect(Command program) {
       "A picture that cannot be read is reported and does not stop the rest; the exit status then\n"
       "is 1. For `qna coco-eval`, write all detections: --threshold 0.\n\n"
       "Examples:\n"
-      "  qna detect detr.safetensors street.jpg -o found/\n"
+      "  qna detect street.jpg -o found/\n"
       "  qna detect detr.safetensors pictures/ --threshold 0.8 --json found.json\n"
       "  qna detect detr.safetensors street.jpg -o found/ --attention");
-  verb.callback([a] { run_detect(*a); });
+  verb.callback([a] {
+    a->file = take_weights(a->images, config::Kind::kDetector);
+    run_detect(*a);
+  });
 }
 
 }  // namespace qna::cli

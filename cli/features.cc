@@ -87,12 +87,7 @@ void run_features(const FeaturesArguments& a) {
 void add_features(Command program) {
   Command verb = program.verb("features", "Write what a model makes of pictures to a file");
   auto a = std::make_shared<FeaturesArguments>();
-  verb.option("images", a->images,
-              "Pictures, folders of them (JPEG, PNG, WebP), or - for standard input; before\n"
-              "them a weights file (.safetensors) [the small classifier that comes with the\n"
-              "program]")
-      .required()
-      .type_name("[FILE] IMAGE");
+  add_pictures(verb, a->images, config::Kind::kClassifier, /*standard_input=*/true);
   verb.option("-o,--out", a->out, "File to write (.safetensors)").required();
   verb.flag("--map", a->map, "The last stage's whole map instead of one vector per picture");
   verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
@@ -106,7 +101,7 @@ void add_features(Command program) {
       "  python3 -c \"from safetensors.numpy import load_file; "
       "print(load_file('pictures.safetensors'))\"");
   verb.callback([a] {
-    a->file = take_weights(a->images);
+    a->file = take_weights(a->images, config::Kind::kClassifier);
     run_features(*a);
   });
 }

@@ -55,7 +55,7 @@ std::string run_folder(const FinetuneArguments& a) {
 
 finetune::Start start_from(const FinetuneArguments& a, config::Kind kind) {
   const bool none = a.weights == "none";
-  return {.file = a.weights.empty() || none ? default_weights_for(kind) : a.weights,
+  return {.file = a.weights.empty() || none ? default_weights(kind) : a.weights,
           .random_weights = none};
 }
 

@@ -36,7 +36,7 @@ NamedNetwork open_network(const std::string& argument) {
 }
 
 // A file or folder that comes with the program; empty: it is not there.
-static std::string bundled(const char* name) {
+static std::string bundled(const std::string& name) {
   std::error_code none;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
   // As built, and as installed.
@@ -47,23 +47,16 @@ static std::string bundled(const char* name) {
   return "";
 }
 
-std::string default_weights() {
-  const std::string path = bundled("classifier.safetensors");
+std::string default_weights(config::Kind kind) {
+  check(kind != config::Kind::kAutoEncoder, "there are no weights for {} that come with the program",
+        config::describe(kind));
+  const std::string name = fmt::format("{}.safetensors", config::name_of(kind));
+  const std::string path = bundled(name);
   check(!path.empty(),
         "the weights that come with the program are not beside it (share/qna/{}); name a weights "
         "file before the pictures",
-        "classifier.safetensors");
+        name);
   return path;
-}
-
-std::string default_weights_for(config::Kind kind) {
-  switch (kind) {
-    case config::Kind::kClassifier:
-    case config::Kind::kDetector:
-      return default_weights();
-    default:
-      fail("there are no weights for {} that come with the program", config::describe(kind));
-  }
 }
 
 std::vector<NamedRecipe> recipes_in(const std::string& folder) {
@@ -105,12 +98,25 @@ std::string find_sweep(const std::string& argument) {
   return find_named(argument, bundled_sweeps(), "sweep", "qna sweep --list");
 }
 
-std::string take_weights(std::vector<std::string>& arguments) {
-  if (arguments.empty()) return default_weights();
+void add_pictures(Command& verb, std::vector<std::string>& arguments, config::Kind kind,
+                  bool standard_input) {
+  const char* const from =
+      standard_input ? "Pictures, folders of them (JPEG, PNG, WebP), or - for standard input;"
+                     : "Pictures, or folders of them (JPEG, PNG, WebP);";
+  verb.option("images", arguments,
+              fmt::format("{} before\nthem a weights file (.safetensors) [the small {} that comes "
+                          "with\nthe program]",
+                          from, config::name_of(kind)))
+      .required()
+      .type_name("[FILE] IMAGE");
+}
+
+std::string take_weights(std::vector<std::string>& arguments, config::Kind kind) {
+  if (arguments.empty()) return default_weights(kind);
   const std::vector<std::string> inside = format::safetensors_in(arguments.front());
   check(inside.empty(), "{}: this folder holds weights, not pictures; name the file: {}",
         arguments.front(), fmt::join(inside, ", "));
-  if (!arguments.front().ends_with(".safetensors")) return default_weights();
+  if (!arguments.front().ends_with(".safetensors")) return default_weights(kind);
   const std::string file = arguments.front();
   arguments.erase(arguments.begin());
   check(!arguments.empty(), "no pictures are given behind the weights file {}", file);

@@ -38,15 +38,16 @@ struct NamedNetwork {
 };
 NamedNetwork open_network(const std::string& argument);
 
-// The weights that come with the program: a small classifier, see weights/README.md.
-std::string default_weights();
-// Those that a network of this kind starts from when it learns something new. A detector starts
-// from the classifier's, whose stages become its backbone.
-std::string default_weights_for(config::Kind kind);
+// The weights that come with the program: a small classifier or a small detector, see
+// weights/README.md.
+std::string default_weights(config::Kind kind);
 
-// FILE IMAGE... or IMAGE...: takes the weights file, if the first one is one, off the front of
-// `arguments` and returns it, or else the default.
-std::string take_weights(std::vector<std::string>& arguments);
+// The argument [FILE] IMAGE...; kind: of the network that is used where no file is named.
+void add_pictures(Command& verb, std::vector<std::string>& arguments, config::Kind kind,
+                  bool standard_input = false);
+// Takes the weights file, if the first one is one, off the front of `arguments` and returns it, or
+// else the default.
+std::string take_weights(std::vector<std::string>& arguments, config::Kind kind);
 
 // One label per line, in UTF-8.
 std::vector<std::string> read_labels(const std::string& path);

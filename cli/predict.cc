@@ -77,12 +77,7 @@ void run_predict(const PredictArguments& a) {
 void add_predict(Command program) {
   Command verb = program.verb("predict", "Say what is in pictures");
   auto a = std::make_shared<PredictArguments>();
-  verb.option("images", a->images,
-              "Pictures, folders of them (JPEG, PNG, WebP), or - for standard input; before\n"
-              "them a weights file (.safetensors) [the small classifier that comes with the\n"
-              "program]")
-      .required()
-      .type_name("[FILE] IMAGE");
+  add_pictures(verb, a->images, config::Kind::kClassifier, /*standard_input=*/true);
   verb.option("--top", a->top, "How many classes to print [5]").range(1, 1 << 24);
   verb.flag("--json", a->as_json, "One JSON object per picture and line");
   verb.option("--batch", a->batches.batch, "Pictures that run together [8]").range(1, 4096);
@@ -96,7 +91,7 @@ void add_predict(Command program) {
       "  curl -s https://example.org/cat.jpg | qna predict -\n"
       "  qna predict model.safetensors pictures/ --top 1 --json > answers.jsonl");
   verb.callback([a] {
-    a->file = take_weights(a->images);
+    a->file = take_weights(a->images, config::Kind::kClassifier);
     run_predict(*a);
   });
 }

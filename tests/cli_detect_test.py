@@ -304,6 +304,11 @@ class Whole(Detection):
         self.assertLessEqual({r["category_id"] for r in results}, {3, 7})
         self.expect_words(os.listdir(out), "val1.png", "val2.attention-8.png")
 
+    def test_the_detector_that_comes_along(self):
+        done = self.succeed("detect", f"{self.images}/val1.png", "--threshold", "0")
+        self.assertIn("val1.png (id 1): 100 objects", done.stdout)
+        self.assertIn("person", done.stdout)
+
     def test_detect_bad_input(self):
         image = f"{self.images}/val1.png"
         broken = write_bytes(self.path("broken.png"), read_bytes(image)[:200])

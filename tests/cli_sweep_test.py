@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from program import (SMALL_NETWORK, ProgramTest, kill_after, make_class_folders, read, read_csv,
-                     run, start, take_arguments, write)
+                     run, settings, start, take_arguments, write, write_json)
 
 REPOSITORY = ""
 
@@ -210,16 +210,27 @@ class Sweep(ProgramTest):
     def test_the_sweeps_that_come_along(self):
         done = self.succeed("sweep", "--list")
         self.expect_words(done.stdout, "queries", "rows, 3 seeds")
-        # Every row is a network that can be trained: only then --report looks for the runs.
-        done = run("sweep", f"{REPOSITORY}/recipes/sweeps", "--report", "-o", self.path("nowhere"),
-                   "--set", f"data.path={self.path('data')}", "--set", "data.keep_classes=0")
-        self.expect_refusal(done, "has the sweep been run?")
+        picture = {"id": 1, "file_name": "train/red/0.png", "width": 16, "height": 16}
+        truth = {"images": [picture], "annotations": [], "categories": [{"id": 1, "name": "cell"}]}
+        boxes = write_json(self.path("boxes.json"), truth)
+        data = self.path("data")
+        sets = {"tiny_imagenet": [f"data.path={data}", "data.keep_classes=0"],
+                "faces_qna": [f"data.path={data}", "data.val_count=1"],
+                "bccd_anchors": [f"data.path={data}", f"data.train={boxes}", "data.train_images=."]}
+        sets["bccd_anchors_qna"] = sets["bccd_anchors"]
+        for name in sorted(os.listdir(f"{REPOSITORY}/recipes/sweeps")):
+            sweep = f"{REPOSITORY}/recipes/sweeps/{name}"
+            base = re.search(r'(?m)^base = "../(\w+).toml"', read(sweep)).group(1)
+            # Every row is a network that can be trained: only then --report looks for the runs.
+            done = run("sweep", sweep, "--report", "-o", self.path("nowhere"), *settings(*sets[base]))
+            self.expect_refusal(done, "has the sweep been run?")
 
     def test_the_papers_numbers(self):
-        """They are those of the list of its ablations."""
+        """They are those of the lists of its ablations and of its detectors."""
         def numbers(text):
             return {float(number) for number in text}
-        known = numbers(re.findall(r"\b\d\d\.\d+", read(f"{REPOSITORY}/qna/config/ablations.cc")))
+        known = numbers(number for name in ("ablations", "detectors")
+                        for number in re.findall(r"\b\d\d\.\d+", read(f"{REPOSITORY}/qna/config/{name}.cc")))
         for name in sorted(os.listdir(f"{REPOSITORY}/recipes/sweeps")):
             text = read(f"{REPOSITORY}/recipes/sweeps/{name}")
             self.assertLessEqual(numbers(re.findall(r"(?m)^paper = ([\d.]+)$", text)), known, name)

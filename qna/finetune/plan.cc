@@ -19,6 +19,9 @@ using nlohmann::json;
 constexpr int64_t kSizeStep = 32;    // pixels: what the networks divide a side by
 constexpr int64_t kSmallSize = 96;   // pixels: below, too little can be seen
 constexpr int64_t kFewEpochs = 4;    // fewer are not enough to learn from all images
+constexpr int64_t kManyEpochs = 30;  // more teach less than larger images do
+constexpr int64_t kMostEpochs = 60;
+constexpr int64_t kMostEpochsOfBoxes = 300;  // detectors learn slowly
 constexpr double kEvaluation = 0.2;  // of the time of an epoch, at most
 // Of every epoch, for checkpoints and the like, in seconds.
 constexpr double kBetweenEpochs = 0.3;
@@ -95,6 +98,9 @@ int64_t queries_for(const Survey& survey) {
   return std::clamp<int64_t>((3 * most / 2 + 9) / 10 * 10, 20, 100);
 }
 
+// Left as it is: most of a step would be its backward pass.
+constexpr const char* kFrozen = "backbone";
+
 // A small DETR-QnA of boxes behind the first stages of a classifier; docs/detection.md tells why.
 json small_detector(const Survey& survey) {
   return {{"hidden", 128},       {"heads", 8},         {"encoder_blocks", 3},
@@ -107,16 +113,17 @@ json detector_model(const Survey& survey, const Start& start, const engine::Mode
   if (file.kind() == config::Kind::kDetector) {
     json network = config::to_json(file.config_as<config::DetrConfig>());
     network.erase("classes");
-    return {{"name", listed_name(config::detectors(), file.info().name, "detr_qna_tiny")},
-            {"config", network}};
+    json model = {{"name", listed_name(config::detectors(), file.info().name, "detr_qna_tiny")},
+                  {"config", network}};
+    if (!start.random_weights) model["freeze"] = kFrozen;
+    return model;
   }
   constexpr size_t kStages = 3;  // a map of a position for every 16 pixels
   config::QnAViTConfig backbone = file.config_as<config::QnAViTConfig>();
   json model = {{"name", "detr_qna_tiny"}, {"config", small_detector(survey)}};
   const size_t stages = std::min(kStages, backbone.stages.size());
   if (!start.random_weights) {
-    // Left as it is: most of a step would be its backward pass.
-    model["freeze"] = "backbone";
+    model["freeze"] = kFrozen;
     model["backbone"] = std::filesystem::absolute(start.file).lexically_normal().string();
     model["backbone_stages"] = stages;
     return model;
@@ -206,6 +213,9 @@ std::string why_size(int64_t size, int64_t full, const Plan& draft) {
   if (draft.keeps_size) return "as asked for";
   if (draft.recipe["model"].contains("backbone")) return "small, since short runs need many steps";
   if (size == full) return "the size that the weights know";
+  if (size > full) {
+    return fmt::format("larger than the {} that the weights know: few pictures leave the time", full);
+  }
   return fmt::format("smaller than the {} that the weights know, so that more epochs fit", full);
 }
 
@@ -242,7 +252,7 @@ Plan draft_plan(const Survey& survey, const Start& start) {
       {"rate", fmt::format("{}", plan.recipe["optimizer"]["lr"].get<double>()),
        learns_by_depth        ? "of the head; times 0.7 for every stage below it, which knows more"
        : start.random_weights ? "the same everywhere, for all is new"
-                              : "of all that is new; the rest stays as it is"}};
+                              : "of all behind the backbone, which stays as it is"}};
   return plan;
 }
 
@@ -252,17 +262,23 @@ Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, do
   const bool boxes = survey.kind == config::Kind::kDetector;
   const auto trained = config::preprocess_from_json(recipe["preprocess"], "plan");
   const int64_t full = boxes ? trained.resize : trained.crop[0];
-  const bool can_shrink = !boxes && !draft.keeps_size;
-  Timing timing = timing_at(survey, speed, 1);
-  Epochs epochs = epochs_for(timing, seconds, boxes ? 300 : 60);
+  const int64_t most = boxes ? kMostEpochsOfBoxes : kMostEpochs;
+  const auto timing_of = [&](int64_t side) {
+    const double scale = static_cast<double>(side) / static_cast<double>(full);
+    return timing_at(survey, speed, scale * scale);
+  };
+  const auto epochs_of = [&](int64_t side) { return epochs_for(timing_of(side), seconds, most); };
   int64_t size = full;
-  while (epochs.count < kFewEpochs && can_shrink &&
-         size - kSizeStep >= std::max<int64_t>(kSmallSize, full / 2)) {
-    size -= kSizeStep;
-    const double side = static_cast<double>(size) / static_cast<double>(full);
-    timing = timing_at(survey, speed, side * side);
-    epochs = epochs_for(timing, seconds, 60);
+  if (!boxes && !draft.keeps_size) {
+    const int64_t smallest = std::max(kSmallSize, full / 2);
+    const int64_t largest = std::min(2 * full, survey.facts.median);
+    while (epochs_of(size).count < kFewEpochs && size - kSizeStep >= smallest) size -= kSizeStep;
+    while (size + kSizeStep <= largest && epochs_of(size + kSizeStep).count >= kManyEpochs) {
+      size += kSizeStep;
+    }
   }
+  const Timing timing = timing_of(size);
+  Epochs epochs = epochs_of(size);
   const bool asked = recipe.contains("epochs");
   if (asked) {
     epochs.count = recipe["epochs"].get<int64_t>();
@@ -272,7 +288,8 @@ Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, do
     recipe["steps_per_epoch"] = epochs.steps;
   }
   if (size != full) set_classifier_size(recipe, trained, size);
-  const bool head_first = recipe["model"].contains("weights") && epochs.count >= kFewEpochs;
+  const bool head_first = recipe["model"].contains("weights") &&
+                          !recipe["model"].contains("freeze") && epochs.count >= kFewEpochs;
   recipe["epochs"] = epochs.count;
   recipe["evaluate_every"] = epochs.evaluate_every;
   recipe["freeze_epochs"] = head_first ? std::max<int64_t>(1, epochs.count / 10) : 0;

@@ -113,6 +113,21 @@ TEST(Plan, SlowMachinesSeeSmallerPictures) {
   EXPECT_EQ(plan.recipe["augment"]["size"], 64);
 }
 
+TEST(Plan, FewPicturesAreSeenLarger) {
+  Survey survey = labels(240, 150);
+  const Speed speed{.train = 140, .evaluate = 400};
+  survey.facts.median = 375;
+  const Plan plan = plan_for(survey, speed, 280);
+  EXPECT_EQ(plan.recipe["preprocess"]["crop"][0], 256);  // twice what the weights know
+  EXPECT_EQ(plan.recipe["augment"]["size"], 192);
+  EXPECT_GE(plan.recipe["epochs"].get<int64_t>(), 30);
+  EXPECT_LE(seconds_of(plan.recipe, survey, {.train = 140.0 / 4, .evaluate = 400.0 / 4}), 280);
+  survey.facts.median = 200;  // no larger than they are
+  EXPECT_EQ(plan_for(survey, speed, 280).recipe["preprocess"]["crop"][0], 192);
+  // No larger than there is time for.
+  EXPECT_LT(plan_for(survey, speed, 100).recipe["preprocess"]["crop"][0].get<int64_t>(), 192);
+}
+
 TEST(Plan, WhatDoesNotFitIsSeenInParts) {
   const Survey survey = labels(1'000'000, 5000);
   const Speed speed{.train = 100, .evaluate = 400};
@@ -166,8 +181,12 @@ TEST(Plan, ADetectorOnADetector) {
                                               {.preprocess = options.preprocess}));
   const Plan plan = plan_for(boxes(200), {.train = 15, .evaluate = 60}, 550, {.file = file});
   EXPECT_EQ(plan.recipe["model"]["weights"], file);
-  EXPECT_EQ(plan.recipe["optimizer"]["depth_decay"], 0.7);
-  EXPECT_GE(plan.recipe["freeze_epochs"].get<int64_t>(), 1);
+  EXPECT_EQ(plan.recipe["model"]["freeze"], "backbone");
+  EXPECT_EQ(plan.recipe["freeze_epochs"], 0);
+  EXPECT_EQ(plan.recipe["optimizer"]["depth_decay"], 1.0);
+  const Plan random = plan_for(boxes(200), {.train = 15, .evaluate = 60}, 550,
+                               {.file = file, .random_weights = true});
+  EXPECT_FALSE(random.recipe["model"].contains("freeze"));
   expect_complaint([&] { draft_plan(labels(100), {.file = file}); }, {"detector"});
 }
 

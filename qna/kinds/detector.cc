@@ -120,7 +120,8 @@ Plan plan_detector(const train::Recipe& recipe) {
   const tasks::DetectionTaskOptions options = tasks::detection_options(recipe.sections);
   const data::DetectionDataset dataset(options.train);
   const auto classes = static_cast<int64_t>(dataset.truth().categories.size());
-  return {tasks::detector_config(options, classes), dataset.size()};
+  const config::Preprocess& seen = options.preprocess;
+  return {tasks::detector_config(options, classes), dataset.size(), {seen.resize, seen.longest}};
 }
 
 Preview preview_detection(const train::Recipe& recipe, const PreviewOptions& o) {

@@ -2,6 +2,7 @@
 // kinds can do, such as finding objects, is in predict/.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -76,7 +77,8 @@ struct Preview {
 
 struct Plan {
   config::NetworkConfig network;
-  int64_t images = 0;  // of an epoch
+  int64_t images = 0;                   // of an epoch
+  std::array<int64_t, 2> size = {0, 0};  // of an image, height and width; 0: the network's usual one
 };
 
 // ---- the table ----

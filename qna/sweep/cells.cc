@@ -78,8 +78,7 @@ std::vector<JudgedClaim> judged_claims(const Summary& summary) {
     out.push_back({.claim = &claim,
                    .rows = fmt::format("{} beside {}{}", claim.better, claim.than,
                                        is_metric ? "" : ", " + claim.number),
-                   .verdict = judge(claim, numbers_of(claim.better), numbers_of(claim.than),
-                                    sweep.question.lower_is_better)});
+                   .verdict = judge(claim, numbers_of(claim.better), numbers_of(claim.than))});
   }
   return out;
 }

@@ -24,7 +24,9 @@ using nlohmann::json;
 
 RowPlan plan_row(const train::Recipe& recipe) {
   const kinds::Plan planned = kinds::row_of_task(recipe.task).plan(recipe);
-  const std::array<int64_t, 2> size = config::usual_size(planned.network);
+  const bool says_size = planned.size[0] > 0 && planned.size[1] > 0;
+  const std::array<int64_t, 2> size =
+      says_size ? planned.size : config::usual_size(planned.network);
   const config::Cost cost =
       config::total_cost(config::layer_costs(planned.network, size[0], size[1]));
   return {.parameters = cost.parameters,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -51,16 +52,30 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void add_number(RunResult& result, const std::string& name, const json& numbers,
+// All numbers of the object, those of classes as "classes.NAME.NUMBER".
+std::map<std::string, double> numbers_in(const json& object) {
+  std::map<std::string, double> numbers;
+  const auto add = [&](const json& from, const std::string& prefix) {
+    for (const auto& [key, value] : from.items()) {
+      if (value.is_number()) numbers[prefix + key] = value.get<double>();
+    }
+  };
+  add(object, "");
+  for (const json& row : object.value("classes", json::array())) {
+    add(row, "classes." + row.value("name", std::string()) + ".");
+  }
+  return numbers;
+}
+
+void add_number(RunResult& result, const std::string& name, const json& object,
                 const std::string& where) {
-  if (numbers.contains(name) && numbers[name].is_number()) {
-    result.numbers[name] = numbers[name].get<double>();
+  const std::map<std::string, double> numbers = numbers_in(object);
+  if (const auto found = numbers.find(name); found != numbers.end()) {
+    result.numbers[name] = found->second;
     return;
   }
   std::vector<std::string> known;
-  for (const auto& [key, value] : numbers.items()) {
-    if (value.is_number()) known.push_back(key);
-  }
+  for (const auto& [key, value] : numbers) known.push_back(key);
   fail("{}: there is no number '{}'{} It has {}", where, name,
        did_you_mean(name, known).empty() ? ";" : did_you_mean(name, known), fmt::join(known, ", "));
 }
@@ -80,6 +95,7 @@ void read_log(const Sweep& sweep, const std::string& run_folder, RunResult& resu
   }
   check(metrics.is_object(), "{}: a finished run has no metrics in it", path);
   add_number(result, sweep.question.metric, metrics, path);
+  for (const std::string& name : sweep.question.also) add_number(result, name, metrics, path);
   result.images_per_second = median(std::move(speeds));
 }
 

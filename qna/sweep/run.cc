@@ -13,6 +13,8 @@
 #include "qna/base/file.h"
 #include "qna/format/fields.h"
 #include "qna/format/toml.h"
+#include "qna/kinds/kind.h"
+#include "qna/recipe/detection_options.h"
 #include "qna/report/comparison.h"
 #include "qna/sweep/child.h"
 
@@ -96,10 +98,15 @@ class Worker {
 
   void evaluate(const Measure& measure) {
     measure_ = &measure;
-    const json& data = run_->recipe.sections.at("data");
-    std::vector<std::string> words = {"eval", path("last.safetensors"),
-                                      data.value("path", std::string()), "--json"};
-    if (data.contains("val")) words.insert(words.end(), {"--split", data["val"]});
+    std::vector<std::string> words = {"eval", path("last.safetensors"), "--json"};
+    if (kinds::row_of_task(run_->recipe.task).kind == config::Kind::kDetector) {
+      const auto boxes = tasks::detection_options(run_->recipe.sections).val;
+      words.insert(words.end(), {boxes.images, "--annotations", boxes.annotations});
+    } else {
+      const json& data = run_->recipe.sections.at("data");
+      words.push_back(data.value("path", std::string()));
+      if (data.contains("val")) words.insert(words.end(), {"--split", data["val"]});
+    }
     words.insert(words.end(), measure.eval.begin(), measure.eval.end());
     start(std::move(words));
   }

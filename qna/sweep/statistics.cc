@@ -66,8 +66,7 @@ std::string difference_text(const Statistics& a, const Statistics& b) {
   }
 }
 
-Verdict judge(const Claim& claim, const Statistics& better, const Statistics& than,
-              bool lower_is_better) {
+Verdict judge(const Claim& claim, const Statistics& better, const Statistics& than) {
   const Comparison found = compare(better, than);
   if (found == Comparison::kTooFew) {
     return {"open", fmt::format("{} and {} runs; a verdict needs {} of each", better.count,
@@ -78,7 +77,7 @@ Verdict judge(const Claim& claim, const Statistics& better, const Statistics& th
   const bool same = found == Comparison::kSame;
   if (claim.same) return {same ? "confirmed" : "refuted", why};
   if (same) return {"no difference", why + ", which is within the spread"};
-  const bool as_said = (found == Comparison::kHigher) != lower_is_better;
+  const bool as_said = (found == Comparison::kHigher) != claim.lower_is_better;
   return {as_said ? "confirmed" : "refuted", why};
 }
 

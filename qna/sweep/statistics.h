@@ -33,7 +33,6 @@ struct Verdict {
   std::string word;
   std::string why;
 };
-Verdict judge(const Claim& claim, const Statistics& better, const Statistics& than,
-              bool lower_is_better);
+Verdict judge(const Claim& claim, const Statistics& better, const Statistics& than);
 
 }  // namespace qna::sweep

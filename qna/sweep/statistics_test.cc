@@ -50,16 +50,17 @@ TEST(SweepStatistics, SaysTheDifference) {
 TEST(SweepStatistics, Judges) {
   const Statistics low = of({9, 10, 11}), high = of({19, 20, 21});
   const Claim better{.text = "t", .better = "a", .than = "b"};
+  const Claim lower{.text = "t", .better = "a", .than = "b", .lower_is_better = true};
   const Claim same{.text = "t", .better = "a", .than = "b", .same = true};
-  EXPECT_EQ(judge(better, high, low, false).word, "confirmed");
-  EXPECT_EQ(judge(better, low, high, false).word, "refuted");
-  EXPECT_EQ(judge(better, low, low, false).word, "no difference");
-  EXPECT_EQ(judge(better, high, low, true).word, "refuted");
-  EXPECT_EQ(judge(better, low, high, true).word, "confirmed");
-  EXPECT_EQ(judge(same, low, low, false).word, "confirmed");
-  EXPECT_EQ(judge(same, low, high, false).word, "refuted");
-  EXPECT_EQ(judge(better, of({1, 2}), low, false).word, "open");
-  EXPECT_EQ(judge(better, of({1, 2}), low, false).why, "2 and 3 runs; a verdict needs 3 of each");
+  EXPECT_EQ(judge(better, high, low).word, "confirmed");
+  EXPECT_EQ(judge(better, low, high).word, "refuted");
+  EXPECT_EQ(judge(better, low, low).word, "no difference");
+  EXPECT_EQ(judge(lower, high, low).word, "refuted");
+  EXPECT_EQ(judge(lower, low, high).word, "confirmed");
+  EXPECT_EQ(judge(same, low, low).word, "confirmed");
+  EXPECT_EQ(judge(same, low, high).word, "refuted");
+  EXPECT_EQ(judge(better, of({1, 2}), low).word, "open");
+  EXPECT_EQ(judge(better, of({1, 2}), low).why, "2 and 3 runs; a verdict needs 3 of each");
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ Question read_question(const Fields& fields, const std::string& name) {
   fields("paper", q.paper);
   fields("metric", q.metric);
   fields("lower_is_better", q.lower_is_better);
+  fields("also", q.also);
   fields("against", q.against);
   fields.refuse_unknown();
   const std::vector<std::string> known = {"parameters", "gflops", "images_per_second",
@@ -152,18 +153,25 @@ std::vector<Claim> read_claims(const Fields& fields, const Sweep& sweep) {
   };
   std::vector<Claim> claims;
   for (const Fields& table : fields.tables("claim")) {
-    Claim c{.text = {}, .better = {}, .than = {}, .number = sweep.question.metric};
+    Claim c{.text = {},
+            .better = {},
+            .than = {},
+            .number = sweep.question.metric,
+            .lower_is_better = sweep.question.lower_is_better};
     table("text", c.text);
     std::vector<std::string> same;
     table("same", same);
     table("better", c.better);
     table("than", c.than);
     table("number", c.number);
+    table("lower_is_better", c.lower_is_better);
     table.refuse_unknown();
     if (!same.empty()) {
       check(same.size() == 2 && c.better.empty() && c.than.empty(),
             "claim '{}': same must name two rows, and better and than none", c.text);
-      c = {.text = c.text, .better = same[0], .than = same[1], .same = true, .number = c.number};
+      c.better = same[0];
+      c.than = same[1];
+      c.same = true;
     }
     check(!c.text.empty(), "claim {}: text is missing", claims.size() + 1);
     check_known("better", c.better, names);
@@ -235,6 +243,7 @@ Sweep sweep_from_json(const json& object, const std::string& path, const ReadOpt
 
 std::vector<std::string> Sweep::numbers() const {
   std::vector<std::string> out = {question.metric};
+  out.insert(out.end(), question.also.begin(), question.also.end());
   for (const Measure& measure : measures) {
     out.insert(out.end(), measure.numbers.begin(), measure.numbers.end());
   }

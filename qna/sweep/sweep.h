@@ -26,7 +26,8 @@ struct Row {
 struct Measure {
   std::string name;
   std::vector<std::string> eval;     // further arguments
-  std::vector<std::string> numbers;  // of its JSON, that the table shows
+  // Of its JSON, that the table shows; "classes.cat.AP" is that of a class.
+  std::vector<std::string> numbers;
 };
 
 // What is said of two rows: that one is better, or that they are the same.
@@ -35,6 +36,7 @@ struct Claim {
   std::string better, than;  // names of rows
   bool same = false;
   std::string number = {};  // that decides; empty: the metric of the question
+  bool lower_is_better = false;
 };
 
 struct Question {
@@ -43,6 +45,7 @@ struct Question {
   std::string paper = {};       // where it is asked there: "Table 2, top-1 on ImageNet"
   std::string metric = "top1";  // in the log of a run
   bool lower_is_better = false;
+  std::vector<std::string> also = {};  // further numbers of the log, for the table and for claims
   // Against what the rows are drawn beside their order: parameters, gflops, images_per_second,
   // peak_memory.
   std::vector<std::string> against = {};
@@ -64,7 +67,8 @@ struct Sweep {
   std::vector<Claim> claims = {};
   std::vector<Run> runs = {};  // all rows with the first seed, then with the second ...
 
-  // What the table shows of every row: the metric, then the numbers of the measures.
+  // What the table shows of every row: the metric, what else it shows of the log, then the numbers
+  // of the measures.
   std::vector<std::string> numbers() const;
 };
 

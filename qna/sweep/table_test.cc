@@ -40,7 +40,8 @@ void write_run(const std::string& folder, double top1, bool trained = true) {
       << "\n"
       << R"({"kind":"epoch","epoch":1,"seconds":60,"metrics":{"top1":1,"loss":2}})"
       << "\n"
-      << fmt::format(R"({{"kind":"epoch","epoch":2,"seconds":120,"metrics":{{"top1":{}}}}})", top1)
+      << fmt::format(R"({{"kind":"epoch","epoch":2,"seconds":120,"metrics":{{"top1":{},"loss":1.5}}}})",
+                     top1)
       << "\n";
   write_record(folder, {.trained = trained, .peak_memory_mb = 50});
 }
@@ -94,6 +95,23 @@ TEST(SweepTable, RefusesRunsOfOthers) {
   sweep.question.metric = "top2";
   EXPECT_NE(complaint(read).find("no number 'top2'; did you mean 'top1'?"), std::string::npos)
       << complaint(read);
+}
+
+TEST(SweepTable, ShowsOtherNumbersOfTheLogAndThoseOfClasses) {
+  const TemporaryFolder folder;
+  Sweep sweep = two_rows();
+  const std::string run = folder.path("0/1");
+  write_run(run, 10);
+  sweep.question.also = {"loss"};
+  sweep.measures = {{.name = "classes", .eval = {}, .numbers = {"classes.cat.AP"}}};
+  const auto read = [&] { return read_result(sweep, sweep.runs[0], folder.path("")); };
+  write_measure(run, sweep.measures[0],
+                {{"AP", 1}, {"classes", {{{"name", "dog"}, {"AP", 2}}, {{"name", "cat"}, {"AP", 3}}}}});
+  EXPECT_EQ(read().numbers.at("classes.cat.AP"), 3);
+  EXPECT_EQ(read().numbers.at("loss"), 1.5);
+  EXPECT_EQ(sweep.numbers(), (std::vector<std::string>{"top1", "loss", "classes.cat.AP"}));
+  sweep.question.also = {"top9"};
+  EXPECT_NE(complaint(read).find("no number 'top9'"), std::string::npos);
 }
 
 TEST(SweepTable, MeasuresAreMadeAnewWithOtherArguments) {

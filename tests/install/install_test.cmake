@@ -76,7 +76,8 @@ if(EXISTS "${prefix}/bin/qna")
     message(FATAL_ERROR "install test: qna recipes printed\n${run_output}")
   endif()
   # Weights that recipes name, and what shells complete.
-  foreach(file qna/recipes/bccd_detr.toml qna/weights/classifier.safetensors
+  foreach(file qna/recipes/bccd_detr.toml qna/classifier.safetensors qna/detector.safetensors
+               qna/weights/classifier.safetensors qna/weights/detector.safetensors
                bash-completion/completions/qna zsh/site-functions/_qna)
     if(NOT EXISTS "${prefix}/share/${file}")
       message(FATAL_ERROR "install test: share/${file} was not installed")

@@ -48,8 +48,8 @@ static std::string bundled(const std::string& name) {
 }
 
 std::string default_weights(config::Kind kind) {
-  check(kind != config::Kind::kAutoEncoder, "there are no weights for {} that come with the program",
-        config::describe(kind));
+  check(kind != config::Kind::kAutoEncoder,
+        "there are no weights for {} that come with the program", config::describe(kind));
   const std::string name = fmt::format("{}.safetensors", config::name_of(kind));
   const std::string path = bundled(name);
   check(!path.empty(),

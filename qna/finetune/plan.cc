@@ -22,7 +22,7 @@ constexpr int64_t kFewEpochs = 4;    // fewer are not enough to learn from all i
 constexpr int64_t kManyEpochs = 30;  // more teach less than larger images do
 constexpr int64_t kMostEpochs = 60;
 constexpr int64_t kMostEpochsOfBoxes = 300;  // detectors learn slowly
-constexpr double kEvaluation = 0.2;  // of the time of an epoch, at most
+constexpr double kEvaluation = 0.2;          // of the time of an epoch, at most
 // Of every epoch, for checkpoints and the like, in seconds.
 constexpr double kBetweenEpochs = 0.3;
 
@@ -214,7 +214,8 @@ std::string why_size(int64_t size, int64_t full, const Plan& draft) {
   if (draft.recipe["model"].contains("backbone")) return "small, since short runs need many steps";
   if (size == full) return "the size that the weights know";
   if (size > full) {
-    return fmt::format("larger than the {} that the weights know: few pictures leave the time", full);
+    return fmt::format("larger than the {} that the weights know: few pictures leave the time",
+                       full);
   }
   return fmt::format("smaller than the {} that the weights know, so that more epochs fit", full);
 }

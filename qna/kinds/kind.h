@@ -77,8 +77,9 @@ struct Preview {
 
 struct Plan {
   config::NetworkConfig network;
-  int64_t images = 0;                   // of an epoch
-  std::array<int64_t, 2> size = {0, 0};  // of an image, height and width; 0: the network's usual one
+  int64_t images = 0;  // of an epoch
+  std::array<int64_t, 2> size = {0,
+                                 0};  // of an image, height and width; 0: the network's usual one
 };
 
 // ---- the table ----

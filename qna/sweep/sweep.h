@@ -25,7 +25,7 @@ struct Row {
 // Numbers that `qna eval` finds in a finished run, beside those of its log.
 struct Measure {
   std::string name;
-  std::vector<std::string> eval;     // further arguments
+  std::vector<std::string> eval;  // further arguments
   // Of its JSON, that the table shows; "classes.cat.AP" is that of a class.
   std::vector<std::string> numbers;
 };

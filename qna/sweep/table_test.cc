@@ -40,8 +40,9 @@ void write_run(const std::string& folder, double top1, bool trained = true) {
       << "\n"
       << R"({"kind":"epoch","epoch":1,"seconds":60,"metrics":{"top1":1,"loss":2}})"
       << "\n"
-      << fmt::format(R"({{"kind":"epoch","epoch":2,"seconds":120,"metrics":{{"top1":{},"loss":1.5}}}})",
-                     top1)
+      << fmt::format(
+             R"({{"kind":"epoch","epoch":2,"seconds":120,"metrics":{{"top1":{},"loss":1.5}}}})",
+             top1)
       << "\n";
   write_record(folder, {.trained = trained, .peak_memory_mb = 50});
 }
@@ -105,8 +106,9 @@ TEST(SweepTable, ShowsOtherNumbersOfTheLogAndThoseOfClasses) {
   sweep.question.also = {"loss"};
   sweep.measures = {{.name = "classes", .eval = {}, .numbers = {"classes.cat.AP"}}};
   const auto read = [&] { return read_result(sweep, sweep.runs[0], folder.path("")); };
-  write_measure(run, sweep.measures[0],
-                {{"AP", 1}, {"classes", {{{"name", "dog"}, {"AP", 2}}, {{"name", "cat"}, {"AP", 3}}}}});
+  write_measure(
+      run, sweep.measures[0],
+      {{"AP", 1}, {"classes", {{{"name", "dog"}, {"AP", 2}}, {{"name", "cat"}, {"AP", 3}}}}});
   EXPECT_EQ(read().numbers.at("classes.cat.AP"), 3);
   EXPECT_EQ(read().numbers.at("loss"), 1.5);
   EXPECT_EQ(sweep.numbers(), (std::vector<std::string>{"top1", "loss", "classes.cat.AP"}));

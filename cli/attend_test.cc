@@ -29,7 +29,7 @@ class Attend : public ::testing::Test {
     config::QnAViTConfig config = config::find_model("qna_vit_pico").config;
     config.classes = 5;
     std::ofstream(path("model.safetensors"), std::ios::binary)
-        << testing::random_model_bytes(config, {});
+        << testing::random_model_bytes(config, {.preprocess = {.resize = 36, .crop = {32, 32}}});
     save_image("cat.png", 40, 56);
   }
   void TearDown() override { fs::remove_all(folder_); }

@@ -20,7 +20,9 @@ InputSize input_size(const std::string& text, const engine::Model& model) {
   size.preprocess.crop = {0, 0};
   if (text.empty()) {
     if (model.kind() == engine::Kind::kDetector) return size;
-    const std::array<int64_t, 2>& trained = model.classifier().image_size;
+    // Fine-tuned networks may know larger images than those that they were made for.
+    const std::array<int64_t, 2>& crop = model.info().preprocess.crop;
+    const std::array<int64_t, 2>& trained = crop[0] > 0 ? crop : model.classifier().image_size;
     size.preprocess.resize = std::min(trained[0], trained[1]);
     return size;
   }

@@ -35,7 +35,8 @@ int become_program(const char* file, int argc, char** argv) {
   if (errno == ENOENT) {
     fmt::print(stderr,
                "qna: '{}' is a program of its own, {}, which is not installed: {} is not there. It "
-               "needs LibTorch; 'make build' in the sources of qna builds it.\n",
+               "needs LibTorch; 'make train' in the sources of qna builds what trains, 'make "
+               "build' all.\n",
                name, file, program.string());
   } else {
     fmt::print(stderr, "qna: cannot start {}: {}\n", program.string(), std::strerror(errno));

@@ -24,6 +24,7 @@ struct SweepArguments {
   std::vector<std::string> sweeps;
   std::vector<std::string> settings;
   std::vector<int64_t> seeds;
+  std::vector<std::string> known;
   std::string out = "runs";
   int parallel = 1;
   int threads = 0;
@@ -129,14 +130,33 @@ void print_tables(const std::vector<sweep::Job>& jobs) {
   for (const sweep::Job& job : jobs) {
     const sweep::Summary summary = sweep::summarize(*job.sweep, job.plans, job.folder);
     fmt::print("\n{}\n\n{}\n", job.sweep->question.title, sweep::to_text(summary));
-    fmt::print("files  {}\n", (fs::path(job.folder) / "{rows.csv,runs.csv,sweep.html}").string());
+    fmt::print("files  {}\n",
+               (fs::path(job.folder) / "{rows.csv,runs.csv,claims.csv,sweep.html}").string());
   }
+}
+
+// For the count of what is left.
+sweep::RunResult will_have(const sweep::Sweep& each, const sweep::Run& run) {
+  sweep::RunResult result{.trained = true, .finished = true, .recipe = run.fingerprint};
+  for (const std::string& name : each.numbers()) result.numbers[name] = 0;
+  return result;
+}
+
+// What is there, in the folder or as a known result.
+sweep::Summary look(const sweep::Job& job, const sweep::KnownRuns& known) {
+  sweep::Summary now = sweep::summarize(*job.sweep, job.plans, job.folder);
+  for (size_t i = 0; i < now.runs.size(); ++i) {
+    const auto found = known.find(*job.sweep, job.sweep->runs[i]);
+    if (found && !now.runs[i].finished) now.runs[i] = *found;
+  }
+  return now;
 }
 
 // With what it costs, said before anything is run.
 std::vector<sweep::Job> plan_jobs(const SweepArguments& a, const std::deque<sweep::Sweep>& sweeps,
-                                  const sweep::Programs& programs) {
+                                  const sweep::Programs& programs, const sweep::KnownRuns& known) {
   std::vector<sweep::Job> jobs;
+  sweep::KnownRuns planned = known;  // and what an earlier sweep will have
   double left = 0;
   for (const sweep::Sweep& each : sweeps) {
     sweep::Job& job =
@@ -145,13 +165,15 @@ std::vector<sweep::Job> plan_jobs(const SweepArguments& a, const std::deque<swee
                                      .folder = (fs::path(a.out) / each.name).string()});
     if (a.report) continue;
     fs::create_directories(job.folder);
-    const sweep::Summary now = sweep::summarize(each, job.plans, job.folder);
+    const sweep::Summary now = look(job, planned);
     const bool knows = std::ranges::any_of(
         now.rows, [](const sweep::RowResult& row) { return row.seconds.count > 0; });
+    const bool asks = !knows && now.finished() < std::ssize(now.runs);
     const double speed =
-        knows ? sweep::kNone : sweep::measure_speed(each, job.folder, programs, sweep_stop);
+        asks ? sweep::measure_speed(each, job.folder, programs, sweep_stop) : sweep::kNone;
     sweep::estimate(job.plans, now.rows, speed);
     left += print_cost(job, now, a.parallel);
+    for (const sweep::Run& run : each.runs) planned.add(will_have(each, run));
     check(!sweep_stop, "stopped");
   }
   if (!a.report) {
@@ -182,19 +204,23 @@ void run_sweep_verb(const SweepArguments& a) {
       .threads = a.threads > 0 ? a.threads : std::max(1, cores / a.parallel)};
   std::signal(SIGINT, on_sweep_signal);
   std::signal(SIGTERM, on_sweep_signal);
-  const std::vector<sweep::Job> jobs = plan_jobs(a, sweeps, programs);
+  sweep::KnownRuns known;
+  for (const std::string& path : a.known) known.read(path);
+  const std::vector<sweep::Job> jobs = plan_jobs(a, sweeps, programs, known);
   if (a.dry_run) return;
   if (a.report) {
     for (const sweep::Job& job : jobs) {
       check(fs::is_directory(job.folder), "{}: there is no such folder; has the sweep been run?",
             job.folder);
+      sweep::take_known(job, known);
       sweep::write_tables(sweep::summarize(*job.sweep, job.plans, job.folder), job.folder);
     }
     return print_tables(jobs);
   }
   SweepScreen screen;
   const sweep::Outcome outcome = sweep::run_sweeps(
-      jobs, {.programs = programs, .parallel = a.parallel}, screen.watcher(), sweep_stop);
+      jobs, {.programs = programs, .parallel = a.parallel, .known = std::move(known)},
+      screen.watcher(), sweep_stop);
   screen.end();
   check(!outcome.stopped, "stopped; the runs are saved. The same command goes on");
   print_tables(jobs);
@@ -218,6 +244,11 @@ void add_sweep(Command program) {
   verb.option("--seeds", a->seeds, "In place of those of the sweeps, such as 1,2,3,4,5")
       .comma_separated()
       .type_name("SEEDS");
+  verb.option("--known", a->known,
+              "Results that need not be made again: a runs.csv, or a folder of\n"
+              "sweeps, such as of another machine; may be given often")
+      .one_value_each()
+      .type_name("PATH");
   verb.option("-o,--out", a->out, "Folder in which each sweep has one of its name [runs]")
       .type_name("FOLDER");
   verb.option("--parallel", a->parallel, "Runs at a time [1]").range(1, 256);
@@ -229,14 +260,17 @@ void add_sweep(Command program) {
   verb.footer(
       "A sweep names a recipe, what differs from row to row, and seeds. Each run has a folder like "
       "one\n"
-      "of 'qna train'. rows.csv, runs.csv and sweep.html grow while it runs. It may be stopped or\n"
-      "killed at any time: the same command goes on with the half-done runs, to the same "
+      "of 'qna train'. rows.csv, runs.csv, claims.csv and sweep.html grow while it runs. It may "
+      "be\n"
+      "stopped or killed at any time: the same command goes on with the half-done runs, to the "
+      "same "
       "numbers.\n\n"
       "Examples:\n"
       "  qna sweep mine.toml --dry-run\n"
       "  qna sweep mine.toml --parallel 2\n"
       "  qna sweep queries --set data.path=tiny-imagenet-200 --parallel 2\n"
-      "  qna sweep recipes/sweeps --set data.path=tiny-imagenet-200 -o ablations");
+      "  qna sweep recipes/sweeps --parallel 2 -o evidence\n"
+      "  qna sweep recipes/sweeps --known results/evidence -o evidence");
   verb.callback([a] { run_sweep_verb(*a); });
 }
 

@@ -95,6 +95,8 @@ class AutoEncoder(TrainingTest):
                             "--json")
         numbers = json.loads(done.stdout)
         self.assertEqual(numbers.pop("pictures"), 6)
+        factors = [numbers.pop(f"SSIM_{name}") for name in ("light", "contrast", "structure")]
+        self.assertTrue(all(numbers["SSIM"] < factor <= 1 for factor in factors), factors)
         self.assertEqual(numbers.keys(), metrics.keys())
         for name, value in metrics.items():
             self.assertAlmostEqual(numbers[name], value, places=4)

@@ -6,6 +6,7 @@ Run by CTest with the path of the program and of the repository; standard librar
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -81,6 +82,12 @@ class HeldBack(Pictures):
         self.assertIn("held back", notes)
         self.assertEqual(self.evaluate(self.weights, self.data, "--split", "train")[0]["pictures"], 36)
         self.assertEqual(self.evaluate(self.weights, self.data, "--split", "")[0]["pictures"], 48)
+
+    def test_attention_is_that_of_pictures_as_large_as_in_training(self):
+        page = self.path("page.html")
+        self.succeed("attend", "--explore", self.weights, f"{self.data}/red/0.png", "-o", page)
+        seen = re.search(r"saw (\d+ x \d+) pixels", read(page)).group(1)
+        self.assertEqual(seen, "16 x 17")
 
     def test_an_exported_file_knows_it_too(self):
         out = self.path("out.safetensors")

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import time
@@ -195,6 +196,52 @@ class Sweep(ProgramTest):
         fails(SWEEP.replace('"small.toml"', '"smal"'), "there is no recipe 'smal'")
         self.expect_refusal(run("sweep"), "name a sweep")
         self.expect_refusal(run("sweep", "querries"), "did you mean 'queries'?")
+
+    def test_known_runs_are_not_made_again(self):
+        # From a table alone, as it comes from another machine; another row asks for the same run.
+        table = self.path("known.csv")
+        lines = read(f"{self.whole}/queries/runs.csv").splitlines()
+        write(table, "\n".join(lines[:-1]) + "\n")
+        twin = SWEEP.replace("one query", "a single one").replace("more queries are", "many are")
+        write(self.path("again.toml"), twin)
+        out = self.path("known")
+        arguments = ["sweep", self.sweep, self.path("again.toml"), "-o", out, "--threads", 1, "--known", table]
+        self.expect_words(self.succeed(*arguments, "--dry-run").stdout, "1 of 6 runs are left", "0 of 6")
+        self.succeed(*arguments)
+        for name in ("queries", "again"):
+            self.assertEqual([{**line, "row": ""} for line in without_timing(read_csv(f"{out}/{name}/runs.csv"))],
+                             [{**line, "row": ""} for line in
+                              without_timing(read_csv(f"{self.whole}/queries/runs.csv"))])
+        made = [folder for folder, _, files in os.walk(out) if "log.jsonl" in files]
+        self.assertEqual(made, [f"{out}/queries/three-queries/seed-3"])
+        # It stays without the table; another recipe does not take it.
+        self.expect_words(self.succeed("sweep", self.sweep, "-o", out, "--report").stdout, "both are the same")
+        self.expect_failure(run("sweep", self.sweep, "-o", out, "--set", "clip=2.0"), "of another recipe")
+        other = write(self.path("other.csv"), "row,top1\nx,1\n")
+        self.expect_refusal(run("sweep", self.sweep, "--known", other), "must begin with row,seed,recipe")
+        self.expect_refusal(run("sweep", self.sweep, "--known", self.path("data")), "there is no runs.csv")
+
+    def test_two_sweeps_at_work_share_their_runs(self):
+        write(self.path("again.toml"), SWEEP)
+        out = self.path("shared")
+        self.succeed("sweep", self.sweep, self.path("again.toml"), "-o", out, "--seeds", 1, "--parallel", 2,
+                     "--threads", 1)
+        self.assertEqual(len([folder for folder, _, files in os.walk(out) if "log.jsonl" in files]), 2)
+        for name in ("queries", "again"):
+            self.assertEqual(len(read_csv(f"{out}/{name}/runs.csv")), 2)
+
+    def test_what_is_trained_is_measured_and_named_by_what_it_was(self):
+        out = self.path("unmeasured")
+        shutil.copytree(self.whole, out)
+        folder = f"{out}/queries/one-query/seed-1"
+        os.remove(f"{folder}/measure-halves.json")
+        record = json.loads(read(f"{folder}/sweep.json"))
+        write_json(f"{folder}/sweep.json", {**record, "recipe": "00000000"})
+        self.succeed("sweep", self.sweep, "-o", out, "--known", self.whole, "--threads", 1)
+        self.assertFalse(os.path.exists(f"{folder}/taken.json"))
+        lines = read_csv(f"{out}/queries/runs.csv")
+        self.assertEqual(len(lines), 6)
+        self.assertEqual(lines[0]["recipe"], "00000000")
 
     def test_a_run_of_another_recipe_is_refused(self):
         done = run("sweep", self.sweep, "-o", self.whole, "--set", "clip=2.0")

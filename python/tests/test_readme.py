@@ -89,7 +89,8 @@ def skip_without(modules):
 @pytest.fixture
 def folder(tmp_path):
     """The files that the lines name."""
-    shutil.copy(REPOSITORY / "weights" / "classifier.safetensors", tmp_path)
+    (tmp_path / "weights").mkdir()
+    shutil.copy(REPOSITORY / "weights" / "classifier.safetensors", tmp_path / "weights")
     shutil.copy(REPOSITORY / "tests" / "images" / "large.jpg", tmp_path / "church.jpg")
     (tmp_path / "notes.txt").write_text("no weights, but some text that is long enough to be a header\n")
     return tmp_path

@@ -36,8 +36,8 @@ void check_writable(const std::string& path);
 // be writing there.
 void remove_leftovers(const std::string& folder);
 
-// Keeps others out of a folder for as long as it lives. Where the file system knows no locks, nobody
-// is kept out. Ends with the process, however that ends.
+// Keeps others out of a folder for as long as it lives. Where the file system knows no locks,
+// nobody is kept out. Ends with the process, however that ends.
 class FolderLock {
  public:
   FolderLock() = default;  // of none

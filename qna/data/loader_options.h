@@ -21,8 +21,8 @@ struct LoaderOptions {
   double temperature = 1;                // of a teacher's probabilities
 };
 
-// All but classes, label_smoothing and temperature, which only some loaders use. Throws qna::Error that begins
-// with `where`.
+// All but classes, label_smoothing and temperature, which only some loaders use. Throws qna::Error
+// that begins with `where`.
 void check_loader_options(const LoaderOptions& options, const char* where);
 
 }  // namespace qna::data

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "qna/base/error.h"
+#include "qna/base/fingerprint.h"
 #include "qna/base/random.h"
 #include "qna/data/order.h"
 
@@ -109,15 +110,12 @@ Split split_dataset(std::shared_ptr<const Dataset> whole, double val_fraction, u
 }
 
 std::string fingerprint(const Dataset& dataset) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto add = [&](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  };
+  Fingerprint names;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     const std::string name = dataset.name(i);
-    add(fmt::format("{}/{}\n", dataset.label(i), name.substr(name.rfind('/') + 1)));
+    names.add(fmt::format("{}/{}\n", dataset.label(i), name.substr(name.rfind('/') + 1)));
   }
-  return fmt::format("{:016x}", hash);
+  return names.text();
 }
 
 }  // namespace qna::data

@@ -66,7 +66,8 @@ void add_class_rows(const Survey& s, std::vector<std::string>& lines) {
 
 std::vector<std::string> describe(const Survey& s) {
   std::vector<std::string> lines = {
-      fmt::format("found    {} in {}: {} classes", s.layout, s.path, s.classes.size()),
+      fmt::format("found    {} in {}: {} {}", s.layout, s.path, s.classes.size(),
+                  s.classes.size() == 1 ? "class" : "classes"),
       fmt::format("train    {}", split_text(s.train, has_boxes(s)))};
   lines.push_back(
       s.val.has_value()

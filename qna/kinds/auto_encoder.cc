@@ -29,9 +29,12 @@ Measured evaluate_auto_encoder(const engine::Model& model, const EvaluateOptions
       predict::evaluate_auto_encoder(model, loader, model.info().preprocess, context,
                                      told_in_images(watcher, options.batch, dataset->size()));
   Measured measured{.images = result.images, .broken = loader.broken()};
-  for (const auto& [name, value] : predict::metrics_of(result)) {
-    measured.numbers.push_back(
-        {name, value, fmt::format("{:6} {:>8}", name, report::metric_text(value))});
+  for (const predict::Metrics& metrics :
+       {predict::metrics_of(result), predict::ssim_factors(result)}) {
+    for (const auto& [name, value] : metrics) {
+      measured.numbers.push_back(
+          {name, value, fmt::format("{:14} {:>8}", name, report::metric_text(value))});
+    }
   }
   return measured;
 }

@@ -15,6 +15,7 @@
 #include "qna/data/detection_loader.h"
 #include "qna/data/loader.h"
 #include "qna/engine/model.h"
+#include "qna/predict/image_metrics.h"
 
 namespace qna::predict {
 
@@ -90,7 +91,7 @@ struct Reconstruction {
   double l1 = 0;
   double mse = 0;
   double psnr = 0;
-  double ssim = 0;
+  Ssim ssim = {};
   // By period: the grids that the network could leave in images of this size; see grid_energy.h.
   std::vector<std::pair<int64_t, double>> grids = {};
 };
@@ -102,5 +103,7 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
 
 // By name, as in the log of a run: L1, MSE, PSNR, SSIM, and grid2, grid4 ...
 Metrics metrics_of(const Reconstruction& reconstruction);
+// The factors of SSIM, for who wants to know where it comes from.
+Metrics ssim_factors(const Reconstruction& reconstruction);
 
 }  // namespace qna::predict

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "qna/base/error.h"
 #include "qna/base/runtime.h"
 #include "qna/predict/evaluate.h"
 #include "qna/predict/grid_energy.h"
-#include "qna/predict/image_metrics.h"
 #include "qna/predict/reconstruct.h"
 
 namespace qna::predict {
@@ -47,8 +47,8 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
   const int64_t channels = preprocess.channels();
   const GridEnergy grids(height, width, periods_of(model.auto_encoder(), height, width));
   ThreadRuntime workers(context.threads());
-  // Of each image and summed: 1, the four metrics, the powers.
-  constexpr size_t kMetrics = 5;
+  // Of each image and summed: 1, the four metrics with the factors of the last, the powers.
+  constexpr size_t kMetrics = 8;
   const size_t terms = kMetrics + grids.size();
   std::vector<double> sums(terms);
   std::vector<double> of_images;
@@ -74,7 +74,8 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
         to[1] = mean_absolute_error(a, b);
         to[2] = mean_squared_error(a, b);
         to[3] = psnr(a, b);
-        to[4] = ssim(a, b);
+        const Ssim near = ssim(a, b);
+        std::ranges::copy(std::array{near.all, near.light, near.contrast, near.structure}, to + 4);
         const std::vector<double> power = grids.power_of(a, b);
         std::copy(power.begin(), power.end(), to + kMetrics);
       });
@@ -90,7 +91,10 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
                         .l1 = sums[1] / sums[0],
                         .mse = sums[2] / sums[0],
                         .psnr = sums[3] / sums[0],
-                        .ssim = sums[4] / sums[0]};
+                        .ssim = {.all = sums[4] / sums[0],
+                                 .light = sums[5] / sums[0],
+                                 .contrast = sums[6] / sums[0],
+                                 .structure = sums[7] / sums[0]}};
   const std::span<const double> power(sums.data() + kMetrics, grids.size());
   for (const int64_t period : grids.periods()) {
     result.grids.emplace_back(period, grids.energy(power, period));
@@ -99,11 +103,17 @@ Reconstruction evaluate_auto_encoder(const engine::Model& model, data::Loader& l
 }
 
 Metrics metrics_of(const Reconstruction& r) {
-  Metrics metrics = {{"L1", r.l1}, {"MSE", r.mse}, {"PSNR", r.psnr}, {"SSIM", r.ssim}};
+  Metrics metrics = {{"L1", r.l1}, {"MSE", r.mse}, {"PSNR", r.psnr}, {"SSIM", r.ssim.all}};
   for (const auto& [period, energy] : r.grids) {
     metrics.emplace_back(fmt::format("grid{}", period), energy);
   }
   return metrics;
+}
+
+Metrics ssim_factors(const Reconstruction& r) {
+  return {{"SSIM_light", r.ssim.light},
+          {"SSIM_contrast", r.ssim.contrast},
+          {"SSIM_structure", r.ssim.structure}};
 }
 
 }  // namespace qna::predict

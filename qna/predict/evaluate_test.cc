@@ -206,7 +206,7 @@ TEST(EvaluateAutoEncoder, IsWhatSingleImagesGive) {
     EXPECT_EQ(result.images, 5);
     EXPECT_NEAR(result.l1, l1 / 5, 1e-9);
     EXPECT_NEAR(result.psnr, psnr / 5, 1e-6);
-    EXPECT_NEAR(result.ssim, ssim / 5, 1e-9);
+    EXPECT_NEAR(result.ssim.all, ssim / 5, 1e-9);
     all.push_back(metrics_of(result));
   }
   EXPECT_EQ(all[0], all[1]);  // to the bit, for every number of threads

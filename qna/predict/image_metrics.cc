@@ -1,5 +1,6 @@
 #include "qna/predict/image_metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -74,7 +75,7 @@ double psnr(const ImageView& a, const ImageView& b) {
   return -10 * std::log10(mean_squared_error(a, b));
 }
 
-double ssim(const ImageView& a, const ImageView& b) {
+Ssim ssim(const ImageView& a, const ImageView& b) {
   check_images(a, b, "ssim");
   check(a.height >= kWindow && a.width >= kWindow,
         "ssim: pictures must have at least {} x {} pixels, got {} x {}", kWindow, kWindow, a.height,
@@ -84,7 +85,7 @@ double ssim(const ImageView& a, const ImageView& b) {
   constexpr double kSample = kWindow * kWindow / (kWindow * kWindow - 1.0);
   WindowMeans means(a);
   const int64_t rows = a.height - kWindow + 1;
-  double sum = 0;
+  Ssim sum;
   for (int64_t y = 0; y < rows; ++y) {
     const int64_t first = y * a.width * a.channels;
     means.look_at(a.numbers + first, b.numbers + first);
@@ -93,11 +94,17 @@ double ssim(const ImageView& a, const ImageView& b) {
       const double var_x = kSample * (means.mean(2, i) - mean_x * mean_x);
       const double var_y = kSample * (means.mean(3, i) - mean_y * mean_y);
       const double covariance = kSample * (means.mean(4, i) - mean_x * mean_y);
-      sum += (2 * mean_x * mean_y + kC1) * (2 * covariance + kC2) /
-             ((mean_x * mean_x + mean_y * mean_y + kC1) * (var_x + var_y + kC2));
+      sum.all += (2 * mean_x * mean_y + kC1) * (2 * covariance + kC2) /
+                 ((mean_x * mean_x + mean_y * mean_y + kC1) * (var_x + var_y + kC2));
+      // Rounding can leave less than 0.
+      const double deviations = std::sqrt(std::max(0.0, var_x) * std::max(0.0, var_y));
+      sum.light += (2 * mean_x * mean_y + kC1) / (mean_x * mean_x + mean_y * mean_y + kC1);
+      sum.contrast += (2 * deviations + kC2) / (var_x + var_y + kC2);
+      sum.structure += (2 * covariance + kC2) / (2 * deviations + kC2);
     }
   }
-  return sum / static_cast<double>(rows * means.windows());
+  const auto windows = static_cast<double>(rows * means.windows());
+  return {sum.all / windows, sum.light / windows, sum.contrast / windows, sum.structure / windows};
 }
 
 }  // namespace qna::predict

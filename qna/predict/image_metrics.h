@@ -25,6 +25,12 @@ double psnr(const ImageView& a, const ImageView& b);
 // scikit-image's structural_similarity with its defaults: means over 7 x 7 pixels, sample
 // covariance, the mean over channels and over all windows inside the image, which must have at
 // least 7 x 7 pixels.
-double ssim(const ImageView& a, const ImageView& b);
+struct Ssim {
+  double all = 0;
+  // Its three factors, each the mean over windows by itself: of means, of deviations, and the
+  // correlation. In one window their product is `all`.
+  double light = 0, contrast = 0, structure = 0;
+};
+Ssim ssim(const ImageView& a, const ImageView& b);
 
 }  // namespace qna::predict

@@ -37,7 +37,7 @@ TEST(ImageMetrics, AgreeWithScikitImage) {
   const FloatImage a = wave(24, 31, 0), b = wave(24, 31, 0.4);
   EXPECT_NEAR(mean_squared_error(a.view(), b.view()), 0.004918812585138127, 1e-9);
   EXPECT_NEAR(psnr(a.view(), b.view()), 23.081397244605768, 1e-6);
-  EXPECT_NEAR(ssim(a.view(), b.view()), 0.9557773621801134, 1e-8);
+  EXPECT_NEAR(ssim(a.view(), b.view()).all, 0.9557773621801134, 1e-8);
 }
 
 TEST(ImageMetrics, MeanAbsoluteError) {
@@ -50,7 +50,32 @@ TEST(ImageMetrics, EqualImages) {
   const FloatImage a = wave(16, 20, 0);
   EXPECT_EQ(mean_absolute_error(a.view(), a.view()), 0);
   EXPECT_TRUE(std::isinf(psnr(a.view(), a.view())));
-  EXPECT_NEAR(ssim(a.view(), a.view()), 1, 1e-12);
+  EXPECT_NEAR(ssim(a.view(), a.view()).all, 1, 1e-12);
+}
+
+TEST(ImageMetrics, FactorsOfSsim) {
+  const FloatImage a = wave(7, 7, 0), b = wave(7, 7, 0.4);
+  FloatImage red = a, other = b;  // one window: one channel of 7 x 7 pixels
+  for (FloatImage* image : {&red, &other}) {
+    for (size_t i = 0; i < image->numbers.size(); i += 3) {
+      image->numbers[i + 1] = image->numbers[i + 2] = image->numbers[i];
+    }
+  }
+  const Ssim one = ssim(red.view(), other.view());
+  EXPECT_NEAR(one.light * one.contrast * one.structure, one.all, 1e-12);
+  EXPECT_LT(one.structure, 0.99);
+  // Lighter everywhere; flatter around the middle.
+  const FloatImage wide = wave(20, 20, 0);
+  FloatImage lighter = wide, flatter = wide;
+  for (float& number : lighter.numbers) number += 0.3f;
+  for (float& number : flatter.numbers) number = 0.5f + 0.5f * (number - 0.5f);
+  const Ssim light = ssim(lighter.view(), wide.view());
+  EXPECT_LT(light.light, 0.95);
+  EXPECT_NEAR(light.contrast, 1, 1e-5);
+  EXPECT_NEAR(light.structure, 1, 1e-5);
+  const Ssim flat = ssim(flatter.view(), wide.view());
+  EXPECT_NEAR(flat.contrast, 0.8, 0.02);  // 2 * 0.5 / (1 + 0.25)
+  EXPECT_NEAR(flat.structure, 1, 0.02);
 }
 
 TEST(ImageMetrics, BadInput) {

@@ -64,7 +64,7 @@ Reconstructed reconstruct(const engine::Model& model, const image::Image& image,
   const ImageView b{height, width, image.channels, wanted.data()};
   result.l1 = mean_absolute_error(a, b);
   result.psnr = psnr(a, b);
-  result.ssim = ssim(a, b);
+  result.ssim = ssim(a, b).all;
   return result;
 }
 

@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "qna/base/error.h"
+#include "qna/base/fingerprint.h"
 #include "qna/format/fields.h"
+#include "qna/format/mapped_file.h"
 #include "qna/format/toml.h"
 
 namespace qna::train {
@@ -252,12 +255,12 @@ json to_json(const Recipe& recipe) {
 constexpr const char* kPaths[] = {"/data/path", "/model/backbone", "/model/weights",
                                   "/teacher/targets"};
 
-// Calls change(path) for each path that is given and relative, and puts its result in the place.
+// Calls change(path) for each path that is given, and puts its result in the place.
 static void change_paths(json& object, const auto& change) {
   const auto change_one = [&](json& text) {
     if (!text.is_string()) return;
     const std::filesystem::path path = text.get<std::string>();
-    if (!path.empty() && path.is_relative()) text = change(path).string();
+    if (!path.empty()) text = change(path).string();
   };
   for (const char* key : kPaths) {
     const json::json_pointer place(key);
@@ -272,6 +275,7 @@ static void change_paths(json& object, const auto& change) {
 void resolve_paths(json& object, const std::string& file) {
   if (!object.is_object()) return;
   change_paths(object, [&](const std::filesystem::path& path) {
+    if (path.is_absolute()) return path;
     const auto beside = (std::filesystem::path(file).parent_path() / path).lexically_normal();
     std::error_code error;
     return std::filesystem::exists(beside, error) ? beside : path;
@@ -306,9 +310,45 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& sett
 
 Recipe with_absolute_paths(Recipe recipe) {
   change_paths(recipe.sections, [](const std::filesystem::path& path) {
-    return std::filesystem::absolute(path).lexically_normal();
+    return path.is_absolute() ? path : std::filesystem::absolute(path).lexically_normal();
   });
   return recipe;
+}
+
+static std::string content_of(const std::filesystem::path& path) {
+  // Sweeps ask for the same file in every run.
+  static std::map<std::pair<std::string, std::filesystem::file_time_type>, std::string> known;
+  std::string& content = known[{path.string(), std::filesystem::last_write_time(path)}];
+  if (content.empty()) {
+    const auto file = format::MappedFile::open(path.string());
+    Fingerprint bytes;
+    bytes.add({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+    content = bytes.text();
+  }
+  return content;
+}
+
+// The same wherever it lies: its name and, of a file, what is in it.
+static std::filesystem::path named_by_content(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    return path.filename().string() + " " + content_of(path);
+  }
+  return path.has_filename() ? path.filename() : path.parent_path().filename();  // "pictures/"
+}
+
+std::string fingerprint(const Recipe& recipe) {
+  json object = to_json(recipe);
+  change_paths(object, named_by_content);
+  for (const char* key : {"about", "max_bad_steps", "checkpoint_minutes", "checkpoint_steps"}) {
+    object.erase(key);
+  }
+  if (object.contains("data") && object["data"].is_object()) {
+    for (const char* key : {"workers", "cache_mb"}) object["data"].erase(key);
+  }
+  Fingerprint text;
+  text.add(object.dump());
+  return text.text();
 }
 
 std::vector<std::string> differences(const Recipe& a, const Recipe& b) {

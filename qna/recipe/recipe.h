@@ -91,6 +91,10 @@ Recipe with_absolute_paths(Recipe recipe);
 // that nobody knows.
 void name_common_sections(const format::Fields& sections);
 
+// Of all that decides what comes out, wherever it is run: two recipes that have the same are one
+// experiment. Files that it names count by what is in them, folders by their names.
+std::string fingerprint(const Recipe& recipe);
+
 // The keys, as "section.key", in which two recipes differ in what decides the weights. Where the
 // data lies, how many threads read it and how often a checkpoint is written do not.
 std::vector<std::string> differences(const Recipe& a, const Recipe& b);

@@ -126,5 +126,37 @@ TEST(Recipe, DifferencesThatDecideTheWeights) {
   EXPECT_EQ(differences(a, b), (std::vector<std::string>{"model", "optimizer.lr"}));
 }
 
+TEST(Recipe, FingerprintsAreOfWhatDecidesTheResult) {
+  const qna::testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path("elsewhere"));
+  for (const char* name : {"w.bin", "elsewhere/w.bin"}) {
+    std::ofstream(folder.path(name)) << "weights";
+  }
+  const auto of = [&](const std::string& weights, const std::string& data, int workers) {
+    return recipe_from_json({{"epochs", 3},
+                             {"data", {{"path", data}, {"workers", workers}}},
+                             {"model", {{"weights", folder.path(weights)}}}});
+  };
+  Recipe recipe = of("w.bin", "/here/pictures", 1);
+  const std::string mine = fingerprint(recipe);
+  EXPECT_EQ(mine.size(), 16u);
+  // The same files in another place, and other words.
+  Recipe moved = of("elsewhere/w.bin", "pictures", 2);
+  moved.about.what = "words";
+  moved.checkpoint_steps = 7;
+  EXPECT_EQ(fingerprint(moved), mine);
+  EXPECT_EQ(fingerprint(of("w.bin", "pictures/", 1)), mine);
+  EXPECT_NE(fingerprint(of("w.bin", "/here/others", 1)), mine);
+  EXPECT_NE(fingerprint(of("w.bin", "others/", 1)), mine);
+  std::ofstream(folder.path("w.bin")) << "changed";
+  EXPECT_NE(fingerprint(recipe), mine);
+  recipe = of("elsewhere/w.bin", "pictures", 1);
+  recipe.seed = 2;
+  EXPECT_NE(fingerprint(recipe), mine);
+  recipe.seed = 0;
+  recipe.patience = 1;  // when a run ends decides its last number
+  EXPECT_NE(fingerprint(recipe), mine);
+}
+
 }  // namespace
 }  // namespace qna::train

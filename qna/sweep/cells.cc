@@ -21,6 +21,19 @@ std::string rounded(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "";
 }
 
+// "; above in 2 of 3 seeds": the same seed gives both rows the same order of images. Nothing where
+// runs are missing.
+std::string seed_by_seed(const Sweep& sweep, const RowResult& a, const RowResult& b,
+                         const std::string& name) {
+  const auto of_a = a.values.find(name), of_b = b.values.find(name);
+  if (of_a == a.values.end() || of_b == b.values.end()) return "";
+  const std::vector<double>&left = of_a->second, &right = of_b->second;
+  if (left.size() != sweep.seeds.size() || right.size() != sweep.seeds.size()) return "";
+  int above = 0;
+  for (size_t i = 0; i < left.size(); ++i) above += left[i] > right[i];
+  return fmt::format("; above in {} of {} seeds", above, left.size());
+}
+
 size_t place_of(const Sweep& sweep, const std::string& name) {
   const auto found = std::ranges::find(sweep.rows, name, &Row::name);
   return static_cast<size_t>(found - sweep.rows.begin());
@@ -71,14 +84,15 @@ std::vector<JudgedClaim> judged_claims(const Summary& summary) {
   const Sweep& sweep = *summary.sweep;
   std::vector<JudgedClaim> out;
   for (const Claim& claim : sweep.claims) {
-    const auto numbers_of = [&](const std::string& row) {
-      return of_number(summary.rows[place_of(sweep, row)], claim.number);
-    };
+    const RowResult& better = summary.rows[place_of(sweep, claim.better)];
+    const RowResult& than = summary.rows[place_of(sweep, claim.than)];
     const bool is_metric = claim.number == sweep.question.metric;
+    Verdict verdict = judge(claim, of_number(better, claim.number), of_number(than, claim.number));
+    verdict.why += seed_by_seed(sweep, better, than, claim.number);
     out.push_back({.claim = &claim,
                    .rows = fmt::format("{} beside {}{}", claim.better, claim.than,
                                        is_metric ? "" : ", " + claim.number),
-                   .verdict = judge(claim, numbers_of(claim.better), numbers_of(claim.than))});
+                   .verdict = std::move(verdict)});
   }
   return out;
 }

@@ -80,6 +80,36 @@ void add_number(RunResult& result, const std::string& name, const json& object,
        did_you_mean(name, known).empty() ? ";" : did_you_mean(name, known), fmt::join(known, ", "));
 }
 
+std::string taken_path(const std::string& run_folder) {
+  return (fs::path(run_folder) / "taken.json").string();
+}
+
+// A result that was taken over, if there is one.
+RunResult read_taken(const Sweep& sweep, const Run& run, const std::string& run_folder) {
+  RunResult result;
+  const std::string path = taken_path(run_folder);
+  const json object = read_json(path);
+  if (object.is_null()) return result;
+  const format::Fields fields(object, path);
+  std::string recipe;
+  fields("recipe", recipe);
+  check(recipe == run.fingerprint,
+        "{}: the result that was taken over there is of another recipe, data set or start; remove "
+        "the folder, or choose another by --out",
+        run_folder);
+  const json numbers = object.value("numbers", json::object());
+  for (const std::string& name : sweep.numbers()) {
+    if (!numbers.contains(name)) return {};
+    add_number(result, name, numbers, path);
+  }
+  fields("seconds", result.seconds);
+  fields("images_per_second", result.images_per_second);
+  fields("peak_memory_mb", result.peak_memory_mb);
+  result.recipe = recipe;
+  result.trained = result.finished = true;
+  return result;
+}
+
 // The numbers of the last epoch, and the speed.
 void read_log(const Sweep& sweep, const std::string& run_folder, RunResult& result) {
   const std::string path = report::run_log_path(run_folder);
@@ -106,13 +136,16 @@ Record read_record(const std::string& run_folder) {
   const json object = read_json(record_path(run_folder));
   if (object.is_null()) return record;
   const format::Fields fields(object, record_path(run_folder));
+  fields("recipe", record.recipe);
   fields("trained", record.trained);
   fields("peak_memory_mb", record.peak_memory_mb);
   return record;
 }
 
 void write_record(const std::string& run_folder, const Record& record) {
-  const json object = {{"trained", record.trained}, {"peak_memory_mb", record.peak_memory_mb}};
+  const json object = {{"recipe", record.recipe},
+                       {"trained", record.trained},
+                       {"peak_memory_mb", record.peak_memory_mb}};
   write_file(record_path(run_folder), object.dump() + "\n");
 }
 
@@ -126,14 +159,28 @@ void write_measure(const std::string& run_folder, const Measure& measure, const 
   write_file(measure_path(run_folder, measure), object.dump() + "\n");
 }
 
+void write_taken(const std::string& run_folder, const Run& run, const RunResult& result) {
+  json object = {{"recipe", run.fingerprint}, {"numbers", result.numbers}};
+  const auto add = [&](const char* name, double value) {
+    if (std::isfinite(value)) object[name] = value;
+  };
+  add("seconds", result.seconds);
+  add("images_per_second", result.images_per_second);
+  add("peak_memory_mb", result.peak_memory_mb);
+  fs::create_directories(run_folder);
+  write_file(taken_path(run_folder), object.dump() + "\n");
+}
+
 RunResult read_result(const Sweep& sweep, const Run& run, const std::string& folder) {
   const std::string own = (fs::path(folder) / run.folder).string();
   RunResult result;
   check_recipe_of(own, run.recipe);
   const Record record = read_record(own);
-  if (!record.trained) return result;
+  if (!record.trained) return read_taken(sweep, run, own);
   result.trained = true;
   result.finished = true;
+  // What was begun is what came out, whatever the files that the recipe names hold today.
+  result.recipe = record.recipe.empty() ? run.fingerprint : record.recipe;
   if (record.peak_memory_mb > 0) result.peak_memory_mb = record.peak_memory_mb;
   read_log(sweep, own, result);
   for (const Measure& measure : sweep.measures) {

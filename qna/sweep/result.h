@@ -12,8 +12,9 @@
 namespace qna::sweep {
 
 struct RunResult {
-  bool trained = false;   // to its end
-  bool finished = false;  // and measured
+  bool trained = false;     // to its end
+  bool finished = false;    // and measured
+  std::string recipe = {};  // fingerprint of what was run
   std::map<std::string, double> numbers = {};
   // What differs from machine to machine, and from time to time.
   double seconds = kNone;
@@ -21,8 +22,9 @@ struct RunResult {
   double peak_memory_mb = kNone;
 };
 
-// `folder` is that of the sweep. Throws qna::Error where the folder of a run has one of another
-// recipe, or a finished run lacks a number that the sweep names.
+// `folder` is that of the sweep. A run that was not made here may have a result that was taken
+// over; one without a number that the sweep names counts as none. Throws qna::Error where the
+// folder of a run has one of another recipe, or a finished run lacks a number that the sweep names.
 RunResult read_result(const Sweep& sweep, const Run& run, const std::string& folder);
 
 // Whether the measure of a run is there, made with the same arguments.
@@ -30,6 +32,7 @@ bool is_measured(const Measure& measure, const std::string& run_folder);
 
 // The part of a run's folder that a sweep writes.
 struct Record {
+  std::string recipe = {};  // fingerprint of the run as it was begun
   bool trained = false;
   double peak_memory_mb = 0;
 };
@@ -37,6 +40,8 @@ Record read_record(const std::string& run_folder);
 void write_record(const std::string& run_folder, const Record& record);
 void write_measure(const std::string& run_folder, const Measure& measure,
                    const nlohmann::json& numbers);
+// In the place of a run: what the same one has come to elsewhere.
+void write_taken(const std::string& run_folder, const Run& run, const RunResult& result);
 
 // A row of the table.
 struct RowResult {

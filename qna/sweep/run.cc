@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -91,6 +92,11 @@ class Worker {
 
   void train() {
     wait_until_free();
+    Record record = read_record(folder_.string());
+    if (record.recipe.empty()) {
+      record.recipe = run_->fingerprint;
+      write_record(folder_.string(), record);
+    }
     const std::string recipe = folder_.string() + ".toml";
     write_file(recipe, format::to_toml(to_json(run_->recipe)));
     start({"train", recipe, "--out", folder_.string(), "--resume", "--quiet"});
@@ -164,18 +170,49 @@ std::string describe_all(const std::vector<std::unique_ptr<Worker>>& workers) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+// A run that is trained needs only to be measured.
+bool take(const Job& job, const Run& run, const KnownRuns& known) {
+  const std::string folder = (fs::path(job.folder) / run.folder).string();
+  const std::optional<RunResult> found = known.find(*job.sweep, run);
+  if (!found || read_record(folder).trained) return false;
+  write_taken(folder, run, *found);
+  return true;
+}
+
+using Waiting = std::deque<std::pair<const Job*, const Run*>>;
+
+// The first that nobody is at work on for another sweep; the end: none.
+Waiting::iterator next_of(Waiting& waiting, const std::vector<std::unique_ptr<Worker>>& workers) {
+  return std::ranges::find_if(waiting, [&](const auto& each) {
+    return std::ranges::none_of(workers, [&](const std::unique_ptr<Worker>& worker) {
+      return worker->run().fingerprint == each.second->fingerprint;
+    });
+  });
+}
+
 }  // namespace
 
-Outcome run_sweeps(const std::vector<Job>& jobs, const RunOptions& options, const Watcher& watcher,
+void take_known(const Job& job, const KnownRuns& known) {
+  for (const Run& run : job.sweep->runs) {
+    if (!read_result(*job.sweep, run, job.folder).finished) take(job, run, known);
+  }
+}
+
+Outcome run_sweeps(const std::vector<Job>& jobs, RunOptions options, const Watcher& watcher,
                    const std::atomic<bool>& stop) {
   std::deque<FolderLock> locks;
-  std::deque<std::pair<const Job*, const Run*>> waiting;
+  Waiting waiting;
   for (const Job& job : jobs) {
     fs::create_directories(job.folder);
     check(locks.emplace_back().take(job.folder), "{}: another sweep is at work in this folder",
           job.folder);
     for (const Run& run : job.sweep->runs) {
-      if (!read_result(*job.sweep, run, job.folder).finished) waiting.emplace_back(&job, &run);
+      const RunResult result = read_result(*job.sweep, run, job.folder);
+      if (result.finished) {
+        options.known.add(result);
+      } else {
+        waiting.emplace_back(&job, &run);
+      }
     }
     write_tables_of(job);
   }
@@ -183,10 +220,23 @@ Outcome run_sweeps(const std::vector<Job>& jobs, const RunOptions& options, cons
   int64_t done = 0;
   Outcome outcome;
   std::vector<std::unique_ptr<Worker>> workers;
+  const auto finish = [&](const Job& job, const Run& run) {
+    ++done;
+    const RunResult result = read_result(*job.sweep, run, job.folder);
+    options.known.add(result);
+    watcher.finished(*job.sweep, run, result);
+    write_tables_of(job);
+  };
   while (!workers.empty() || (!waiting.empty() && !stop)) {
     while (!stop && !waiting.empty() && workers.size() < static_cast<size_t>(options.parallel)) {
-      const auto [job, run] = waiting.front();
-      waiting.pop_front();
+      const auto next = next_of(waiting, workers);
+      if (next == waiting.end()) break;
+      const auto [job, run] = *next;
+      waiting.erase(next);
+      if (take(*job, *run, options.known)) {
+        finish(*job, *run);
+        continue;
+      }
       workers.push_back(std::make_unique<Worker>(*job, *run, options.programs));
     }
     if (stop) {
@@ -208,9 +258,7 @@ Outcome run_sweeps(const std::vector<Job>& jobs, const RunOptions& options, cons
         watcher.failed(*job.sweep, ended->run(), ended->why());
         continue;
       }
-      ++done;
-      watcher.finished(*job.sweep, ended->run(), read_result(*job.sweep, ended->run(), job.folder));
-      write_tables_of(job);
+      finish(job, ended->run());
     }
   }
   outcome.stopped = stop;

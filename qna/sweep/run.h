@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "qna/sweep/known.h"
 #include "qna/sweep/table.h"
 
 namespace qna::sweep {
 
 struct RunOptions {
   Programs programs;
-  int parallel = 1;  // runs at a time
+  int parallel = 1;      // runs at a time
+  KnownRuns known = {};  // that need not be made again
 };
 
 // Calls for those who watch. The library itself prints nothing.
@@ -39,11 +41,15 @@ struct Outcome {
   bool stopped = false;
 };
 
-// In the order of the jobs; runs that are finished stay as they are, half-done ones go on. Tables
+// Writes the results that are known in the place of runs that have not been made.
+void take_known(const Job& job, const KnownRuns& known);
+
+// In the order of the jobs; runs that are finished stay as they are, half-done ones go on. What two
+// sweeps have in common is run once. Tables
 // and pages are written anew after each run. A run that fails is told and the others go on. stop:
 // set from elsewhere; the runs then save and end. Throws qna::Error where another sweep is at work
 // in a folder.
-Outcome run_sweeps(const std::vector<Job>& jobs, const RunOptions& options, const Watcher& watcher,
+Outcome run_sweeps(const std::vector<Job>& jobs, RunOptions options, const Watcher& watcher,
                    const std::atomic<bool>& stop);
 
 }  // namespace qna::sweep

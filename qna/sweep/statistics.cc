@@ -72,12 +72,15 @@ Verdict judge(const Claim& claim, const Statistics& better, const Statistics& th
     return {"open", fmt::format("{} and {} runs; a verdict needs {} of each", better.count,
                                 than.count, kLeastSeeds)};
   }
-  const std::string why = fmt::format("{:.2f} \u00b1 {:.2f} beside {:.2f} \u00b1 {:.2f}",
-                                      better.mean, better.deviation, than.mean, than.deviation);
+  const int digits = std::max(std::abs(better.mean), std::abs(than.mean)) < 2 ? 4 : 2;
+  const std::string why =
+      fmt::format("{0:.{4}f} \u00b1 {1:.{4}f} beside {2:.{4}f} \u00b1 {3:.{4}f}", better.mean,
+                  better.deviation, than.mean, than.deviation, digits);
   const bool same = found == Comparison::kSame;
   if (claim.same) return {same ? "confirmed" : "refuted", why};
-  if (same) return {"no difference", why + ", which is within the spread"};
   const bool as_said = (found == Comparison::kHigher) != claim.lower_is_better;
+  if (claim.no_worse) return {same || as_said ? "confirmed" : "refuted", why};
+  if (same) return {"no difference", why + ", which is within the spread"};
   return {as_said ? "confirmed" : "refuted", why};
 }
 

@@ -59,6 +59,12 @@ TEST(SweepStatistics, Judges) {
   EXPECT_EQ(judge(lower, low, high).word, "confirmed");
   EXPECT_EQ(judge(same, low, low).word, "confirmed");
   EXPECT_EQ(judge(same, low, high).word, "refuted");
+  const Claim no_worse{.text = "t", .better = "a", .than = "b", .no_worse = true};
+  EXPECT_EQ(judge(no_worse, low, low).word, "confirmed");
+  EXPECT_EQ(judge(no_worse, high, low).word, "confirmed");
+  EXPECT_EQ(judge(no_worse, low, high).word, "refuted");
+  EXPECT_EQ(judge(better, of({0.501, 0.502, 0.503}), of({0.401, 0.402, 0.403})).why,
+            "0.5020 \u00b1 0.0010 beside 0.4020 \u00b1 0.0010");
   EXPECT_EQ(judge(better, of({1, 2}), low).word, "open");
   EXPECT_EQ(judge(better, of({1, 2}), low).why, "2 and 3 runs; a verdict needs 3 of each");
 }

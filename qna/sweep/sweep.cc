@@ -5,6 +5,7 @@
 #include <set>
 
 #include "qna/base/error.h"
+#include "qna/base/fingerprint.h"
 #include "qna/base/text.h"
 #include "qna/format/fields.h"
 #include "qna/format/toml.h"
@@ -162,6 +163,8 @@ std::vector<Claim> read_claims(const Fields& fields, const Sweep& sweep) {
     std::vector<std::string> same;
     table("same", same);
     table("better", c.better);
+    std::string no_worse;
+    table("no_worse", no_worse);
     table("than", c.than);
     table("number", c.number);
     table("lower_is_better", c.lower_is_better);
@@ -172,6 +175,12 @@ std::vector<Claim> read_claims(const Fields& fields, const Sweep& sweep) {
       c.better = same[0];
       c.than = same[1];
       c.same = true;
+    }
+    if (!no_worse.empty()) {
+      check(same.empty() && c.better.empty(),
+            "claim '{}': there must be only one of better, no_worse and same", c.text);
+      c.better = no_worse;
+      c.no_worse = true;
     }
     check(!c.text.empty(), "claim {}: text is missing", claims.size() + 1);
     check_known("better", c.better, names);
@@ -199,6 +208,14 @@ train::Recipe recipe_of(json object, const json& common, const Row& row, int64_t
   train::change(object, settings);
   object["seed"] = seed;
   return with_absolute_paths(train::recipe_from_json(object));
+}
+
+std::string fingerprint_of(const train::Recipe& recipe, const std::vector<Measure>& measures) {
+  if (measures.empty()) return fingerprint(recipe);
+  Fingerprint all;
+  all.add(fingerprint(recipe));
+  for (const Measure& measure : measures) all.add(json(measure.eval).dump());
+  return all.text();
 }
 
 Sweep sweep_from_json(const json& object, const std::string& path, const ReadOptions& options) {
@@ -234,6 +251,7 @@ Sweep sweep_from_json(const json& object, const std::string& path, const ReadOpt
       } catch (const Error& error) {
         fail("row '{}': {}", row.name, error.what());
       }
+      sweep.runs.back().fingerprint = fingerprint_of(sweep.runs.back().recipe, sweep.measures);
     }
   }
   return sweep;

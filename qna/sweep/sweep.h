@@ -30,10 +30,11 @@ struct Measure {
   std::vector<std::string> numbers;
 };
 
-// What is said of two rows: that one is better, or that they are the same.
+// What is said of two rows: that one is better, that it is no worse, or that they are the same.
 struct Claim {
   std::string text;
   std::string better, than;  // names of rows
+  bool no_worse = false;
   bool same = false;
   std::string number = {};  // that decides; empty: the metric of the question
   bool lower_is_better = false;
@@ -56,6 +57,9 @@ struct Run {
   int64_t seed = 0;
   std::string folder = {};  // below that of the sweep: "sasa/seed-1"
   train::Recipe recipe = {};
+  // Of the recipe and of what is measured: runs of other sweeps that have the same need not be
+  // made.
+  std::string fingerprint = {};
 };
 
 struct Sweep {
@@ -82,7 +86,7 @@ struct ReadOptions {
 };
 
 // A TOML or JSON file; docs/sweep.md has its keys. Throws qna::Error that names file, key, rule and
-// value. No data is opened yet.
+// value. Weights that recipes name are read for the fingerprints; no data is opened yet.
 Sweep read_sweep(const std::string& path, const ReadOptions& options = {});
 
 }  // namespace qna::sweep

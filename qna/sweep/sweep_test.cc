@@ -74,6 +74,10 @@ number = "shift2_top1"
 [[claim]]
 text = "equal"
 same = ["QnA, 1 query", "second only"]
+[[claim]]
+text = "at least as good"
+no_worse = "second only"
+than = "QnA, 1 query"
 )");
   EXPECT_EQ(sweep.name, "mine");
   EXPECT_EQ(sweep.question.title, "Queries?");
@@ -94,6 +98,8 @@ same = ["QnA, 1 query", "second only"]
   EXPECT_EQ(sweep.claims[0].number, "shift2_top1");
   EXPECT_TRUE(sweep.claims[1].same);
   EXPECT_EQ(sweep.claims[1].number, "top5");
+  EXPECT_EQ(sweep.claims[2].better, "second only");
+  EXPECT_TRUE(sweep.claims[2].no_worse);
 }
 
 TEST_F(ReadSweep, GridsAreAllPairs) {
@@ -153,6 +159,9 @@ TEST_F(ReadSweep, Mistakes) {
   expect_complaint(base + row + "[[claim]]\ntext = \"t\"\nbetter = \"x\"\nthan = \"z\"\n",
                    "claim.than must be one of x, got 'z'");
   expect_complaint(base + row + "[[claim]]\ntext = \"t\"\nsame = [\"x\"]\n", "must name two rows");
+  expect_complaint(
+      base + row + "[[claim]]\ntext = \"t\"\nno_worse = \"x\"\nbetter = \"x\"\nthan = \"x\"\n",
+      "there must be only one of better, no_worse and same");
 }
 
 }  // namespace

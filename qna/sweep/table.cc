@@ -6,19 +6,14 @@
 #include <filesystem>
 
 #include "qna/base/file.h"
+#include "qna/format/csv.h"
 #include "qna/report/metric_text.h"
 #include "qna/sweep/cells.h"
 
 namespace qna::sweep {
 namespace {
 
-// In quotes where a comma or a quote would part it.
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
+using format::csv_text;
 
 std::string csv_number(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "";
@@ -73,7 +68,9 @@ std::string to_text(const Summary& summary) {
 std::string rows_csv(const Summary& summary) {
   const Sweep& sweep = *summary.sweep;
   std::string out = "row,runs";
-  for (const std::string& name : sweep.numbers()) out += fmt::format(",{0},{0}_deviation", name);
+  for (const std::string& name : sweep.numbers()) {
+    out += "," + csv_text(name) + "," + csv_text(name + "_deviation");
+  }
   out += ",parameters,gflops,paper,difference,images_per_second,minutes,peak_memory_mb\n";
   for (size_t i = 0; i < sweep.rows.size(); ++i) {
     const RowResult& row = summary.rows[i];
@@ -96,13 +93,14 @@ std::string rows_csv(const Summary& summary) {
 
 std::string runs_csv(const Summary& summary) {
   const Sweep& sweep = *summary.sweep;
-  std::string out = "row,seed";
-  for (const std::string& name : sweep.numbers()) out += "," + name;
+  std::string out = "row,seed,recipe";
+  for (const std::string& name : sweep.numbers()) out += "," + csv_text(name);
   out += ",images_per_second,minutes,peak_memory_mb\n";
   for (size_t i = 0; i < sweep.runs.size(); ++i) {
     const RunResult& run = summary.runs[i];
     if (!run.finished) continue;
-    out += fmt::format("{},{}", csv_text(sweep.rows[sweep.runs[i].row].name), sweep.runs[i].seed);
+    out += fmt::format("{},{},{}", csv_text(sweep.rows[sweep.runs[i].row].name), sweep.runs[i].seed,
+                       run.recipe);
     for (const std::string& name : sweep.numbers()) {
       out += "," + csv_number(run.numbers.at(name), 6);
     }
@@ -112,10 +110,20 @@ std::string runs_csv(const Summary& summary) {
   return out;
 }
 
+std::string claims_csv(const Summary& summary) {
+  std::string out = "claim,rows,verdict,numbers\n";
+  for (const JudgedClaim& judged : judged_claims(summary)) {
+    out += fmt::format("{},{},{},{}\n", csv_text(judged.claim->text), csv_text(judged.rows),
+                       judged.verdict.word, csv_text(judged.verdict.why));
+  }
+  return out;
+}
+
 void write_tables(const Summary& summary, const std::string& folder) {
   const std::filesystem::path place = folder;
   write_file((place / "rows.csv").string(), rows_csv(summary));
   write_file((place / "runs.csv").string(), runs_csv(summary));
+  write_file((place / "claims.csv").string(), claims_csv(summary));
   write_file((place / "sweep.html").string(), to_html(summary));
 }
 

@@ -33,6 +33,8 @@ std::string to_text(const Summary& summary);
 std::string rows_csv(const Summary& summary);
 // One line per finished run.
 std::string runs_csv(const Summary& summary);
+// One line per claim, with the verdict on it.
+std::string claims_csv(const Summary& summary);
 
 // Each number row by row with a band from the worst to the best seed, the difference to the first
 // row beside the paper's, and the charts that the question asks for.
@@ -41,7 +43,7 @@ std::vector<report::Chart> charts(const Summary& summary);
 // A page with the question, the table, the verdicts and the charts; needs nothing else.
 std::string to_html(const Summary& summary);
 
-// rows.csv, runs.csv and sweep.html in the folder of the sweep, each whole or absent.
+// rows.csv, runs.csv, claims.csv and sweep.html in the folder of the sweep, each whole or absent.
 void write_tables(const Summary& summary, const std::string& folder);
 
 }  // namespace qna::sweep

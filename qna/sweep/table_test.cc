@@ -44,7 +44,8 @@ void write_run(const std::string& folder, double top1, bool trained = true) {
              R"({{"kind":"epoch","epoch":2,"seconds":120,"metrics":{{"top1":{},"loss":1.5}}}})",
              top1)
       << "\n";
-  write_record(folder, {.trained = trained, .peak_memory_mb = 50});
+  // What was run, not what the sweep would run today.
+  write_record(folder, {.recipe = "made", .trained = trained, .peak_memory_mb = 50});
 }
 
 std::vector<RowPlan> plans() {
@@ -74,9 +75,13 @@ TEST(SweepTable, GrowsWithTheRuns) {
             "plain,3,12.0000,1.0000,1000,1.0000,80.00,,200.0,2.00,50\n"
             "\"new, better\",3,22.0000,1.0000,2000,2.0000,81.50,+10.00,200.0,2.00,70\n");
   EXPECT_TRUE(runs_csv(summary).starts_with(
-      "row,seed,top1,images_per_second,minutes,peak_memory_mb\n"
-      "plain,1,11.000000,200.0,2.00,50\n\"new, better\",1,21.000000,"))
+      "row,seed,recipe,top1,images_per_second,minutes,peak_memory_mb\n"
+      "plain,1,made,11.000000,200.0,2.00,50\n\"new, better\",1,made,21.000000,"))
       << runs_csv(summary);
+  EXPECT_EQ(claims_csv(summary),
+            "claim,rows,verdict,numbers\n"
+            "new wins,\"new, better beside plain\",confirmed,"
+            "22.00 \u00b1 1.00 beside 12.00 \u00b1 1.00; above in 3 of 3 seeds\n");
   const std::string text = to_text(summary);
   for (const char* words : {"22.00 \u00b1 1.00", "+10.00", "+1.50", "confirmed: new wins",
                             "new, better beside plain"}) {

@@ -130,10 +130,10 @@ std::vector<std::string> Detection::describe() const {
   std::vector<std::string> lines = {
       fmt::format("model  {}, {:.2f} M parameters, {} object queries", options_.model,
                   static_cast<double>(parameters) / 1e6, model_->config().queries),
-      fmt::format(
-          "data   {}: {} pictures to train with {} boxes, {} to validate with {}, {} classes",
-          options_.path, train_set_->size(), train_set_->truth().annotations.size(),
-          val_set_->size(), val_set_->truth().annotations.size(), category_ids_.size())};
+      fmt::format("data   {}: {} pictures to train with {} boxes, {} to validate with {}, {} {}",
+                  options_.path, train_set_->size(), train_set_->truth().annotations.size(),
+                  val_set_->size(), val_set_->truth().annotations.size(), category_ids_.size(),
+                  category_ids_.size() == 1 ? "class" : "classes")};
   for (const auto& set : {train_set_, val_set_}) {
     if (set->absent().empty()) continue;
     lines.push_back(fmt::format("data   {} pictures are absent and left out, such as {}",

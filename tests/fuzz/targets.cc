@@ -20,6 +20,7 @@
 #include "qna/data/tar_dataset.h"
 #include "qna/data/teacher_targets.h"
 #include "qna/engine/model.h"
+#include "qna/format/csv.h"
 #include "qna/format/fields.h"
 #include "qna/format/flax.h"
 #include "qna/format/toml.h"
@@ -129,6 +130,8 @@ void read_yolo(const std::string& bytes) {
   }
 }
 
+void read_csv(const std::string& bytes) { format::parse_csv(bytes, kOrigin); }
+
 void read_image(const std::string& bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   image::ReadOptions options;
@@ -168,6 +171,7 @@ std::span<const Target> targets() {
       {"results", "COCO results", &read_results, 100},
       {"voc", "VOC annotations", &read_voc, 100},
       {"yolo", "YOLO's labels and descriptions", &read_yolo, 100},
+      {"csv", "tables of a sweep's runs", &read_csv, 100},
       {"toml", "configurations and recipes in TOML", &read_toml, 100},
       {"jpeg", "JPEG pictures", &read_image, 100},
       {"png", "PNG pictures", &read_image, 100},

@@ -202,12 +202,11 @@ void add_attend(Command program) {
       .excludes(explore);
   add_engine_options(verb, a->threads, a->weight_type);
   verb.footer(
-      "For every picture and layer a PNG sheet shows each head's attention, summed over the "
-      "windows\n"
-      "that see a place, and a second one the windows' kernels; index.html shows them all. The\n"
-      "whole picture is used at its own aspect, without the crop kept in the weights file. A\n"
-      "picture that cannot be read is reported and does not stop the rest; the exit status then\n"
-      "is 1.\n\n"
+      "For every picture and layer a PNG sheet shows each head's attention, summed over the\n"
+      "windows that see a place, and a second one the windows' kernels; index.html shows them\n"
+      "all. The whole picture is used at its own aspect, without the crop kept in the weights\n"
+      "file. A picture that cannot be read is reported and does not stop the rest; the exit\n"
+      "status then is 1.\n\n"
       "Examples:\n"
       "  qna attend church.jpg -o church/\n"
       "  qna attend --explore church.jpg -o church.html\n"

@@ -100,12 +100,19 @@ train::Recipe make_recipe(const FinetuneArguments& a, const std::string& folder)
   finetune::Plan draft = finetune::draft_plan(survey, start_from(a, survey.kind));
   apply_settings(draft, a);
   const double total = 60 * a.minutes;
-  const double measuring = std::clamp(0.03 * total, 0.2, 8.0);
-  const train::MeasuredSpeed speed =
-      train::measure_speed(train::recipe_from_json(draft.recipe), a.threads, measuring);
-  const double left = std::max(1.0, kTrainingShare * total - seconds_since_start());
-  finetune::Plan plan = finetune::fit_to_time(
-      draft, survey, {.train = speed.train, .evaluate = speed.evaluate}, left);
+  const auto planned_at = [&](const nlohmann::json& recipe, int64_t size) {
+    const double measuring = std::clamp(0.03 * total, 0.2, 8.0);
+    const train::MeasuredSpeed speed =
+        train::measure_speed(train::recipe_from_json(recipe), a.threads, measuring);
+    const double left = std::max(1.0, kTrainingShare * total - seconds_since_start());
+    return finetune::fit_to_time(
+        draft, survey, {.train = speed.train, .evaluate = speed.evaluate, .size = size}, left);
+  };
+  finetune::Plan plan = planned_at(draft.recipe, 0);
+  // Reading pictures takes as long whatever their size: another size has a speed of its own.
+  if (plan.recipe["preprocess"] != draft.recipe["preprocess"]) {
+    plan = planned_at(plan.recipe, plan.recipe["preprocess"]["crop"][0].get<int64_t>());
+  }
   add_about(plan.recipe, a, survey);
   apply_settings(plan, a);  // whatever the plan thinks of them
   if (!a.quiet) print_plan(plan, a);
@@ -183,11 +190,10 @@ void add_options(Command program) {
   program.option("--threads", a->threads, "That compute [all cores]").range(1, 1024);
   program.flag("--quiet", a->quiet, "Print nothing but errors and what was left out");
   program.footer(
-      "Without a val (valid, test) split a part of the pictures is held back to measure on. The\n"
-      "folder gets best.safetensors, report.html and recipe.toml, the recipe that was run: change "
-      "it\n"
-      "and run it with 'qna train'. Ctrl-C saves and leaves; --resume goes on to the same "
-      "weights.\n\n"
+      "Without a val (valid, test) split a part of the pictures is held back to measure on.\n"
+      "The folder gets best.safetensors, report.html and recipe.toml, the recipe that was run:\n"
+      "change it and run it with 'qna train'. Ctrl-C saves and leaves; --resume goes on to the\n"
+      "same weights.\n\n"
       "Examples:\n"
       "  qna finetune flowers/\n"
       "  qna finetune flowers/ --minutes 20 -o better\n"

@@ -45,9 +45,8 @@ void print_table() {
                entry.recipe);
   }
   fmt::print(
-      "\nGFLOPs: 2 per multiply-add, for one image. top-1 (ImageNet) and images/s (one V100) are "
-      "the"
-      "\npaper's. 'qna recipes' lists recipes. Next: qna info MODEL\n");
+      "\nGFLOPs: 2 per multiply-add, for one image. top-1 (ImageNet) and images/s (one V100) are\n"
+      "the paper's. 'qna recipes' lists recipes. Next: qna info MODEL\n");
 }
 
 double detector_gflops(const config::DetectorEntry& entry, std::array<int64_t, 2> size) {

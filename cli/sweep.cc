@@ -258,13 +258,10 @@ void add_sweep(Command program) {
   verb.flag("--report", a->report, "Only write the tables and the page anew");
   verb.flag("--list", a->list, "List the sweeps that come with the program");
   verb.footer(
-      "A sweep names a recipe, what differs from row to row, and seeds. Each run has a folder like "
-      "one\n"
-      "of 'qna train'. rows.csv, runs.csv, claims.csv and sweep.html grow while it runs. It may "
-      "be\n"
-      "stopped or killed at any time: the same command goes on with the half-done runs, to the "
-      "same "
-      "numbers.\n\n"
+      "A sweep names a recipe, what differs from row to row, and seeds. Each run has a folder\n"
+      "like one of 'qna train'. rows.csv, runs.csv, claims.csv and sweep.html grow while it\n"
+      "runs. It may be stopped or killed at any time: the same command goes on with the\n"
+      "half-done runs, to the same numbers.\n\n"
       "Examples:\n"
       "  qna sweep mine.toml --dry-run\n"
       "  qna sweep mine.toml --parallel 2\n"

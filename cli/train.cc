@@ -94,14 +94,12 @@ void add_options(Command program) {
       .range(1.0, 1e6);
   program.flag("--quiet", a->quiet, "Print nothing but errors");
   program.footer(
-      "The folder gets the recipe, checkpoints (last and best), a log (JSON lines and TensorBoard\n"
-      "events) and report.html, anew after evaluations. Relative paths in a recipe are those of "
-      "files\n"
-      "beside it, if there are such. --resume with --set epochs=N makes a finished run longer. "
-      "Ctrl-C saves and leaves; --resume goes on to the same\n"
-      "weights, bit by bit, also after a crash. Processes on many machines: start the same "
-      "command\n"
-      "with torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.\n\n"
+      "The folder gets the recipe, checkpoints (last and best), a log (JSON lines and\n"
+      "TensorBoard events) and report.html, anew after evaluations. Relative paths in a recipe\n"
+      "are those of files beside it, if there are such. Ctrl-C saves and leaves; --resume goes\n"
+      "on to the same weights, bit by bit, also after a crash; with --set epochs=N it makes a\n"
+      "finished run longer. Processes on many machines: start the same command with torchrun,\n"
+      "or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.\n\n"
       "Examples:\n"
       "  qna train fashion_mnist --processes 2\n"
       "  qna train imagenette --set data.path=imagenette2 --set epochs=20 -o mine\n"

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,19 @@ void check_step(bool good, const char* step, const std::string& path) {
 }
 
 }  // namespace
+
+std::string read_file(const std::string& path) {
+  std::error_code error;  // a folder would open, and seem empty
+  check(!std::filesystem::is_directory(path, error), "cannot read {}: it is a folder", path);
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) {
+    const std::string why = std::strerror(errno);
+    fail("cannot read {}: {}{}", path, why, did_you_mean_file(path));
+  }
+  std::string content(std::istreambuf_iterator<char>(file), {});
+  check(!file.bad(), "cannot read {}", path);
+  return content;
+}
 
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)),

@@ -1,10 +1,14 @@
-// Files that are whole or absent.
+// Files, read as a whole, and written so that they are whole or absent.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 namespace qna {
+
+// The bytes of a file. Not for pictures and weights, whose sizes have limits (image/read.h,
+// format/mapped_file.h).
+std::string read_file(const std::string& path);
 
 // A file in the making: written piece by piece under a temporary name beside `path`, and moved to
 // `path` by commit(). Until then, and after any qna::Error, `path` is as it was before.

@@ -56,6 +56,19 @@ TEST_F(WriteFile, WritesAllBytes) {
   EXPECT_EQ(names(), Names{"a"});
 }
 
+TEST_F(WriteFile, IsReadAsItWasWritten) {
+  const std::string bytes("zero \0, newline \r\n and \xff", 24);
+  write_file(path("a.bin"), bytes);
+  EXPECT_EQ(read_file(path("a.bin")), bytes);
+  write_file(path("a.bin"), "");
+  EXPECT_EQ(read_file(path("a.bin")), "");
+  EXPECT_EQ(testing::complaint_of([&] { read_file(path("b.bin")); }),
+            "cannot read " + path("b.bin") + ": No such file or directory; did you mean '" +
+                path("a.bin") + "'?");
+  EXPECT_EQ(testing::complaint_of([&] { read_file(folder.string()); }),
+            "cannot read " + folder.string() + ": it is a folder");
+}
+
 TEST_F(WriteFile, WritesNothing) {
   write_file(path("empty"), "");
   EXPECT_TRUE(fs::exists(path("empty")));

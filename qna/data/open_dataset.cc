@@ -151,7 +151,8 @@ Pointer open_split(const Place& place, const DatasetOptions& options) {
   if (!other.empty() && place.has(other)) return place.open(other);
   fail("{}: there is no split '{}' in it{}", options.path, split,
        split == "train" || split == "val"
-           ? "; with val_fraction above 0, pictures are held back for 'val' and the rest is 'train'"
+           ? "; with val_fraction above 0, pictures are held back for 'val' and the rest is 'train'; "
+             "split '' takes all of them"
            : "");
 }
 

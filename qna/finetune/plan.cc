@@ -22,6 +22,7 @@ constexpr int64_t kFewEpochs = 4;    // fewer are not enough to learn from all i
 constexpr int64_t kManyEpochs = 30;  // more teach less than larger images do
 constexpr int64_t kMostEpochs = 60;
 constexpr int64_t kMostEpochsOfBoxes = 300;  // detectors learn slowly
+constexpr int64_t kLeastPatience = 5;        // epochs
 constexpr double kEvaluation = 0.2;          // of the time of an epoch, at most
 // Of every epoch, for checkpoints and the like, in seconds.
 constexpr double kBetweenEpochs = 0.3;
@@ -165,15 +166,22 @@ Plan draft_detector(const Survey& survey, const Start& start, const engine::Mode
 struct Timing {
   double images_per_second = 0;
   double epoch = 0;
+  double head_epoch = 0;  // of one in which only the head learns: no more than is seen forward
   double evaluation = 0;
 };
 
 // pixels: of an image, as a share of those that the speed was measured with.
 Timing timing_at(const Survey& survey, const Speed& speed, double pixels) {
-  return {
-      .images_per_second = speed.train / pixels,
-      .epoch = static_cast<double>(survey.train_images()) / speed.train * pixels + kBetweenEpochs,
-      .evaluation = static_cast<double>(survey.val_images()) / speed.evaluate * pixels};
+  const auto images = static_cast<double>(survey.train_images());
+  return {.images_per_second = speed.train / pixels,
+          .epoch = images / speed.train * pixels + kBetweenEpochs,
+          .head_epoch = images / std::max(speed.train, speed.evaluate) * pixels + kBetweenEpochs,
+          .evaluation = static_cast<double>(survey.val_images()) / speed.evaluate * pixels};
+}
+
+// How many epochs of so many, where the head learns first, are its own.
+int64_t head_epochs(int64_t epochs) {
+  return epochs < kFewEpochs ? 0 : std::max<int64_t>(1, epochs / 10);
 }
 
 struct Epochs {
@@ -183,12 +191,17 @@ struct Epochs {
 };
 
 // As many as fit, no more than `most`.
-Epochs epochs_for(const Timing& timing, double seconds, int64_t most) {
+Epochs epochs_for(const Timing& timing, double seconds, int64_t most, bool head_first) {
   const auto every =
       static_cast<int64_t>(std::ceil(timing.evaluation / (kEvaluation * timing.epoch)));
   Epochs epochs{.evaluate_every = std::clamp<int64_t>(every, 1, most)};
   const double each = timing.epoch + timing.evaluation / static_cast<double>(epochs.evaluate_every);
-  epochs.count = std::min(most, static_cast<int64_t>(seconds / each));
+  const auto seconds_of = [&](int64_t count) {
+    const double saved = timing.epoch - timing.head_epoch;
+    return static_cast<double>(count) * each -
+           (head_first ? static_cast<double>(head_epochs(count)) * saved : 0);
+  };
+  while (epochs.count < most && seconds_of(epochs.count + 1) <= seconds) ++epochs.count;
   epochs.evaluate_every = std::max<int64_t>(1, std::min(epochs.evaluate_every, epochs.count));
   return epochs;
 }
@@ -264,13 +277,18 @@ Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, do
   const auto trained = config::preprocess_from_json(recipe["preprocess"], "plan");
   const int64_t full = boxes ? trained.resize : trained.crop[0];
   const int64_t most = boxes ? kMostEpochsOfBoxes : kMostEpochs;
-  const auto timing_of = [&](int64_t side) {
-    const double scale = static_cast<double>(side) / static_cast<double>(full);
+  const bool measured = speed.size > 0;
+  const bool head_first =
+      recipe["model"].contains("weights") && !recipe["model"].contains("freeze");
+  int64_t size = measured ? speed.size : full;
+  const auto timing_of = [&, of = size](int64_t side) {
+    const double scale = static_cast<double>(side) / static_cast<double>(of);
     return timing_at(survey, speed, scale * scale);
   };
-  const auto epochs_of = [&](int64_t side) { return epochs_for(timing_of(side), seconds, most); };
-  int64_t size = full;
-  if (!boxes && !draft.keeps_size) {
+  const auto epochs_of = [&](int64_t side) {
+    return epochs_for(timing_of(side), seconds, most, head_first);
+  };
+  if (!boxes && !draft.keeps_size && !measured) {
     const int64_t smallest = std::max(kSmallSize, full / 2);
     const int64_t largest = std::min(2 * full, survey.facts.median);
     while (epochs_of(size).count < kFewEpochs && size - kSizeStep >= smallest) size -= kSizeStep;
@@ -289,12 +307,13 @@ Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, do
     recipe["steps_per_epoch"] = epochs.steps;
   }
   if (size != full) set_classifier_size(recipe, trained, size);
-  const bool head_first = recipe["model"].contains("weights") &&
-                          !recipe["model"].contains("freeze") && epochs.count >= kFewEpochs;
+  const int64_t of_head = head_first ? head_epochs(epochs.count) : 0;
   recipe["epochs"] = epochs.count;
   recipe["evaluate_every"] = epochs.evaluate_every;
-  recipe["freeze_epochs"] = head_first ? std::max<int64_t>(1, epochs.count / 10) : 0;
-  recipe["patience"] = std::max<int64_t>(5, epochs.count / 3);
+  recipe["freeze_epochs"] = of_head;
+  // Much is won while the rate falls to nothing: only a run whose best lies in the first third ends
+  // before that.
+  recipe["patience"] = std::max(kLeastPatience, 2 * epochs.count / 3);
   recipe["schedule"] = {{"warmup_epochs", std::min(1.0, 0.1 * static_cast<double>(epochs.count))},
                         {"min_lr", 0.01}};
   plan.choices.push_back({"pictures", fmt::format("{} pixels", size), why_size(size, full, draft)});
@@ -304,10 +323,9 @@ Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, do
                           asked ? "as asked for" : why_epochs(epochs, survey, timing, seconds)});
   const std::string end =
       fmt::format("ends when nothing gets better for {} epochs", recipe["patience"].get<int64_t>());
-  plan.choices.push_back({"order", head_first ? "head first" : "all at once",
-                          head_first ? fmt::format("epochs of the head: {}, then all; {}",
-                                                   recipe["freeze_epochs"].get<int64_t>(), end)
-                                     : end});
+  plan.choices.push_back(
+      {"order", of_head > 0 ? "head first" : "all at once",
+       of_head > 0 ? fmt::format("epochs of the head: {}, then all; {}", of_head, end) : end});
   return plan;
 }
 

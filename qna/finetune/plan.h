@@ -17,10 +17,11 @@ struct Start {
   bool random_weights = false;  // only the network, not its weights
 };
 
-// Of this machine with the draft's network and sizes, in images per second.
+// Of this machine with the draft's network, in images per second.
 struct Speed {
   double train = 0;
   double evaluate = 0;
+  int64_t size = 0;  // of a classifier's pictures when it was measured; 0: the draft's
 };
 
 // A line of the plan for people.
@@ -41,8 +42,9 @@ struct Plan {
 Plan draft_plan(const Survey& survey, const Start& start);
 
 // Adds epochs, evaluations, head first and patience, so that training and evaluations take about so
-// many seconds at that speed. Where few epochs would fit, a classifier's pictures become smaller;
-// where not even one fits, an epoch has fewer steps. A draft that has `epochs` keeps them.
+// many seconds at that speed. Where few epochs would fit, a classifier's pictures become smaller,
+// and larger where many would; a speed that has a size decides that. Where not even one epoch fits,
+// it has fewer steps. A draft that has `epochs` keeps them.
 Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, double seconds);
 
 }  // namespace qna::finetune

@@ -12,7 +12,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
@@ -137,12 +136,8 @@ json parse_toml(const std::string& text, const std::string& origin) {
 json read_toml_or_json(const std::string& path) {
   const bool is_json = path.ends_with(".json");
   check(is_json || path.ends_with(".toml"), "{}: the file must end in .toml or .json", path);
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  check(file.good() && text.good(), "{}: cannot read the file{}", path,
-        file.is_open() ? "" : did_you_mean_file(path));
-  return is_json ? parse_json(text.str(), path) : parse_toml(text.str(), path);
+  const std::string text = read_file(path);
+  return is_json ? parse_json(text, path) : parse_toml(text, path);
 }
 
 std::string to_toml(const json& object) {

@@ -1,9 +1,12 @@
 #include "qna/recipe/recipe.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "qna/base/error.h"
 #include "qna/base/fingerprint.h"
@@ -166,13 +169,32 @@ void set(json& object, const std::string& setting) {
   }
 }
 
+// Keys of speed, safety and words: nothing of a result.
+constexpr std::array<std::string_view, 6> kWithoutEffect = {
+    "about",         "data.workers",       "data.cache_mb",
+    "max_bad_steps", "checkpoint_minutes", "checkpoint_steps"};
+// Keys that may change when a run goes on: files may have moved, and it may end earlier.
+constexpr std::array<std::string_view, 3> kMayChange = {"data.path", "teacher.targets", "patience"};
+
+bool contains(const auto& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+void erase(json& object, std::string_view key) {
+  const size_t dot = key.find('.');
+  const auto part =
+      object.is_object() ? object.find(std::string(key.substr(0, dot))) : object.end();
+  if (part == object.end()) return;
+  if (dot == std::string_view::npos) {
+    object.erase(part);
+  } else {
+    erase(*part, key.substr(dot + 1));
+  }
+}
+
 void collect_differences(const json& a, const json& b, const std::string& path,
                          std::vector<std::string>& out) {
-  // They decide speed, safety, words or when the run ends, not the weights of a step.
-  static const std::set<std::string> free = {
-      "about",           "data.path",          "data.workers",     "data.cache_mb", "max_bad_steps",
-      "teacher.targets", "checkpoint_minutes", "checkpoint_steps", "patience"};
-  if (free.contains(path)) return;
+  if (contains(kWithoutEffect, path) || contains(kMayChange, path)) return;
   if (!a.is_object() || !b.is_object()) {
     if (a != b) out.push_back(path);
     return;
@@ -340,12 +362,7 @@ static std::filesystem::path named_by_content(const std::filesystem::path& path)
 std::string fingerprint(const Recipe& recipe) {
   json object = to_json(recipe);
   change_paths(object, named_by_content);
-  for (const char* key : {"about", "max_bad_steps", "checkpoint_minutes", "checkpoint_steps"}) {
-    object.erase(key);
-  }
-  if (object.contains("data") && object["data"].is_object()) {
-    for (const char* key : {"workers", "cache_mb"}) object["data"].erase(key);
-  }
+  for (const std::string_view key : kWithoutEffect) erase(object, key);
   Fingerprint text;
   text.add(object.dump());
   return text.text();

@@ -1,12 +1,7 @@
 #include "qna/report/json_lines.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string_view>
-#include <utility>
 
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -15,16 +10,6 @@ namespace qna::report {
 namespace {
 
 using nlohmann::json;
-
-std::string read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  check(file.is_open(), "cannot read {}: {}", path, std::strerror(errno));
-  std::ostringstream content;
-  if (file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
-  // A folder opens well, and fails here.
-  check(!file.bad() && !content.bad(), "cannot read {}", path);
-  return std::move(content).str();
-}
 
 json parse(std::string_view line) {
   return json::parse(line, /*callback=*/nullptr, /*allow_exceptions=*/false);
@@ -63,7 +48,7 @@ json object_of(std::string_view line, const std::string& path, size_t number) {
 // The path again, after a file with a half-written end was mended.
 const std::string& mend(const std::string& path) {
   if (std::filesystem::exists(path)) {
-    const std::string content = read_all(path);
+    const std::string content = read_file(path);
     if (!content.empty() && content.back() != '\n') write_file(path, joined(whole_lines(content)));
   }
   return path;
@@ -87,7 +72,7 @@ void JsonLines::append(const json& object) {
 }
 
 std::vector<json> read_json_lines(const std::string& path) {
-  const std::string content = read_all(path);
+  const std::string content = read_file(path);
   std::vector<json> objects;
   for (const std::string_view line : whole_lines(content)) {
     objects.push_back(object_of(line, path, objects.size() + 1));
@@ -97,7 +82,7 @@ std::vector<json> read_json_lines(const std::string& path) {
 
 int64_t truncate_json_lines(const std::string& path, const std::string& key, int64_t step) {
   if (!std::filesystem::exists(path)) return 0;
-  const std::string content = read_all(path);
+  const std::string content = read_file(path);
   const std::vector<std::string_view> lines = whole_lines(content);
   std::vector<std::string_view> kept;
   bool later = false;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <thread>
 
@@ -77,9 +76,8 @@ double measure_speed(const Sweep& sweep, const std::string& folder, const Progra
                      const std::atomic<bool>& stop) {
   const std::string kept = (fs::path(folder) / "speed.json").string();
   const fs::path probe = fs::path(folder) / ".probe";  // no row is called so
-  if (std::ifstream file(kept); file.good()) {
-    const json object =
-        format::parse_json(std::string(std::istreambuf_iterator<char>(file), {}), kept);
+  if (fs::exists(kept)) {
+    const json object = format::parse_json(read_file(kept), kept);
     if (object.value("threads", 0) == programs.threads) {
       return object.value("images_per_second", kNone);
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 
 #include "qna/base/error.h"
 #include "qna/base/file.h"
@@ -53,9 +52,7 @@ void KnownRuns::read(const std::string& path) {
     for (const fs::path& table : tables) read(table.string());
     return;
   }
-  std::ifstream file(path);
-  check(file.good(), "{}: there is no such file{}", path, did_you_mean_file(path));
-  const auto lines = format::parse_csv(std::string(std::istreambuf_iterator<char>(file), {}), path);
+  const auto lines = format::parse_csv(read_file(path), path);
   constexpr size_t kNumbers = 3;  // the first behind row, seed and recipe
   check(!lines.empty() && lines[0].size() > kNumbers && lines[0][2] == "recipe",
         "{}: it must begin with row,seed,recipe, as the runs.csv of a sweep does", path);

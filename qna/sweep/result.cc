@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "qna/base/error.h"
@@ -30,9 +29,8 @@ std::string measure_path(const std::string& run_folder, const Measure& measure) 
 
 // null where there is no such file.
 json read_json(const std::string& path) {
-  std::ifstream file(path);
-  if (!file.good()) return nullptr;
-  return format::parse_json(std::string(std::istreambuf_iterator<char>(file), {}), path);
+  if (!fs::exists(path)) return nullptr;
+  return format::parse_json(read_file(path), path);
 }
 
 // A folder of an earlier sweep would fill the table with numbers of other runs.

@@ -28,8 +28,7 @@ using nlohmann::json;
 constexpr auto kPause = std::chrono::milliseconds(100);
 
 std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text = read_file(path);
   while (text.ends_with('\n')) text.pop_back();
   return text;
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,19 +20,32 @@ struct ExportArguments {
   std::string labels;
 };
 
+bool is_absolute_path(const nlohmann::json& value) {
+  if (value.is_array()) return std::ranges::any_of(value, is_absolute_path);
+  return value.is_string() && std::filesystem::path(value.get<std::string>()).is_absolute();
+}
+
+// Where somebody's files lie does not belong into a file that is passed on.
+void leave_out_places(nlohmann::json& training) {
+  if (!training.is_object() || !training.contains("recipe")) return;
+  nlohmann::json& recipe = training["recipe"];
+  for (const char* key : {"/data/path", "/model/backbone", "/model/weights", "/teacher/targets"}) {
+    const nlohmann::json::json_pointer path(key);
+    if (recipe.contains(path)) recipe.at(path.parent_pointer()).erase(path.back());
+  }
+  if (!recipe.contains("data")) return;
+  nlohmann::json& data = recipe["data"];
+  for (auto entry = data.begin(); entry != data.end();) {
+    entry = is_absolute_path(*entry) ? data.erase(entry) : std::next(entry);
+  }
+}
+
 void run_export(const ExportArguments& a) {
   const engine::ModelFile file = engine::ModelFile::open(a.file);
   file.check_tensors();
   engine::ModelInfo info = file.info();
   if (!a.labels.empty()) info.labels = read_labels(a.labels);
-  // Where somebody's files lie does not belong into a file that is passed on.
-  nlohmann::json& training = info.training;
-  for (const char* key : {"/recipe/data/path", "/recipe/model/backbone", "/recipe/model/weights"}) {
-    const nlohmann::json::json_pointer path(key);
-    if (training.is_object() && training.contains(path)) {
-      training.at(path.parent_pointer()).erase(path.back());
-    }
-  }
+  leave_out_places(info.training);
   std::vector<format::TensorView> tensors;
   for (const format::TensorView& tensor : file.tensors().tensors()) {
     if (!tensor.name.starts_with(engine::kTrainingPrefix)) tensors.push_back(tensor);

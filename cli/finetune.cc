@@ -106,7 +106,9 @@ train::Recipe make_recipe(const FinetuneArguments& a, const std::string& folder)
         train::measure_speed(train::recipe_from_json(recipe), a.threads, measuring);
     const double left = std::max(1.0, kTrainingShare * total - seconds_since_start());
     return finetune::fit_to_time(
-        draft, survey, {.train = speed.train, .evaluate = speed.evaluate, .size = size}, left);
+        draft, survey,
+        {.train = speed.train, .first = speed.first, .evaluate = speed.evaluate, .size = size},
+        left);
   };
   finetune::Plan plan = planned_at(draft.recipe, 0);
   // Reading pictures takes as long whatever their size: another size has a speed of its own.

@@ -371,7 +371,7 @@ class Weights(Detection):
         done = self.succeed(*self.training("more", *settings(
             "data.train=more_train.json", "data.val=more_val.json", "epochs=1",
             f"model.weights={self.last}")))
-        self.expect_words(done.stdout, "class_embed", "newly initialised")
+        self.expect_words(done.stdout, "known by name", "1 of 3 classes are new")
 
     def test_queries_that_begin_as_boxes(self):
         anchors = settings("model.config.anchors=true", "model.config.waves=8",
@@ -425,6 +425,7 @@ class BadInput(Detection):
         self.expect_bad_settings(("model.config.querys=3", "querys"),
                                  ("augment.shorter=[0]", "augment", "shorter"),
                                  ("loss.no_object=-1", "loss.no_object", "-1"),
+                                 ("loss.groups=0", "loss.groups", "from 1 to 16"),
                                  ("model.name=detr_tinny", "detr_tinny", "detr_tiny"),
                                  ("model.freeze=half", "model.freeze", "first_stage"),
                                  ("preprocess.crop=[32, 32]", "crop"),

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -27,9 +25,7 @@ struct GuardArguments {
 void run_guard(const GuardArguments& a) {
   bench::GuardRows kept;
   if (std::filesystem::exists(a.file)) {
-    std::ostringstream text;
-    text << std::ifstream(a.file).rdbuf();
-    kept = bench::guard_rows(text.str(), a.file);
+    kept = bench::guard_rows(read_file(a.file), a.file);
   } else {
     check(a.update, "{}: there is no such file; --update writes it", a.file);
   }

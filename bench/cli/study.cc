@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "bench/cli/peers.h"
 #include "bench/model.h"
@@ -24,13 +22,7 @@ namespace {
 
 namespace study = bench::study;
 
-study::Rows read_rows(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  check(file.good(), "cannot read {}", path);
-  return study::from_csv(text.str(), path);
-}
+study::Rows read_rows(const std::string& path) { return study::from_csv(read_file(path), path); }
 
 bool wants_peers(const study::StudyOptions& options) {
   const auto wanted = [&](const study::SubjectKind& kind) {

@@ -235,6 +235,29 @@ TEST_F(DetectorFile, OtherNumberOfAnchors) {
                    {"in the file are boxes", "model's are vectors", "anchors"});
 }
 
+TEST_F(DetectorFile, ClassesOfTheSameNameStay) {
+  const models::Detr from = make(small_detr());
+  engine::ModelInfo info = detector_info();
+  info.labels = {"apple", "pear", "plum"};
+  info.category_ids = {1, 2, 3};
+  save_model(path(), from, info);
+  config::DetrConfig config = small_detr();
+  config.classes = 2;
+  models::Detr model = make(config, 85);
+  EXPECT_EQ(load_weights(model, path(), {"quince", "apple"}),
+            (LoadReport{"class_embed: 'apple' is known by name",
+                        "class_embed: 1 of 2 classes are new: the mean of the file's 3"}));
+  const Tensor rows = from->class_embed->weight;
+  EXPECT_TRUE(torch::allclose(model->class_embed->weight[0], rows.slice(0, 0, 3).mean(0)));
+  EXPECT_TRUE(torch::equal(model->class_embed->weight[1], rows[0]));
+  EXPECT_TRUE(torch::equal(model->class_embed->weight[2], rows[3]));  // "no object"
+  EXPECT_TRUE(torch::equal(model->class_embed->bias[1], from->class_embed->bias[0]));
+  // The same names in another order.
+  models::Detr turned = make(small_detr(), 86);
+  load_weights(turned, path(), {"plum", "apple", "pear"});
+  EXPECT_TRUE(torch::equal(turned->class_embed->weight[0], rows[2]));
+}
+
 TEST_F(DetectorFile, OtherClassesAndQueries) {
   const models::Detr from = make(small_detr());
   save_model(path(), from, detector_info());

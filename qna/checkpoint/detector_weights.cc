@@ -21,14 +21,43 @@ std::string describe_backbone(const config::DetrConfig& config) {
   return "QnA-ViT";
 }
 
-LoadReport copy_detector(models::Detr& model, const engine::ModelFile& file) {
+// The head of classes, by their names.
+void copy_classes(models::Detr& model, const engine::ModelFile& file,
+                  const std::vector<std::string>& classes, WeightCopy& copy) {
+  const std::vector<std::string>& known = file.info().labels;
+  std::vector<int64_t> rows;
+  std::vector<std::string> kept;
+  for (const std::string& name : classes) {
+    const auto found = std::ranges::find(known, name);
+    rows.push_back(found == known.end() ? WeightCopy::kMeanRow : found - known.begin());
+    if (found != known.end()) kept.push_back(fmt::format("'{}'", name));
+  }
+  rows.push_back(static_cast<int64_t>(known.size()));  // "no object"
+  copy.add_rows("class_embed.weight", model->class_embed->weight, rows);
+  copy.add_rows("class_embed.bias", model->class_embed->bias, rows);
+  if (classes == known) return;
+  if (!kept.empty()) {
+    copy.say(fmt::format("class_embed: {} {} known by name", fmt::join(kept, ", "),
+                         kept.size() == 1 ? "is" : "are"));
+  }
+  if (kept.size() < classes.size()) {
+    copy.say(fmt::format("class_embed: {} of {} classes are new: the mean of the file's {}",
+                         classes.size() - kept.size(), classes.size(), known.size()));
+  }
+}
+
+LoadReport copy_detector(models::Detr& model, const engine::ModelFile& file,
+                         const std::vector<std::string>& classes) {
   const bool anchors = file.tensors().find("refpoint_embed.weight") != nullptr;
   check(anchors == model->config().anchors,
         "{}: the queries in the file are {}, but the model's are {}; see 'anchors' of its "
         "configuration",
         file.origin(), anchors ? "boxes" : "vectors", anchors ? "vectors" : "boxes");
   WeightCopy copy(file.origin(), file.tensors());
+  const bool by_name = !classes.empty() && !file.info().labels.empty();
+  if (by_name) copy_classes(model, file, classes, copy);
   for (const auto& [name, tensor] : named_tensors(*model)) {
+    if (by_name && name.starts_with("class_embed.")) continue;
     const bool of_head = name.starts_with("class_embed.") || name.starts_with("query_embed.") ||
                          name.starts_with("refpoint_embed.");
     copy.add(name, tensor,
@@ -102,12 +131,13 @@ LoadReport copy_resnet(models::Detr& model, const std::string& path,
 
 }  // namespace
 
-LoadReport load_weights(models::Detr& model, const std::string& path) {
+LoadReport load_weights(models::Detr& model, const std::string& path,
+                        const std::vector<std::string>& classes) {
   const format::SafetensorsFile file(path);
   LoadReport report;
   if (file.metadata().contains("config")) {
     const engine::ModelFile ours = engine::ModelFile::open(path);
-    if (ours.kind() == config::Kind::kDetector) return copy_detector(model, ours);
+    if (ours.kind() == config::Kind::kDetector) return copy_detector(model, ours, classes);
     report = copy_qna_vit(model, ours);
   } else {
     const bool resnet = file.find("conv1.weight") != nullptr && file.find("layer1.0.conv1.weight");

@@ -59,10 +59,13 @@ using LoadReport = std::vector<std::string>;
 // A classifier takes a classifier's: relative tables of another size are resized bicubically, a
 // head of another number of classes keeps its initial values.
 LoadReport load_weights(models::QnAViT& model, const std::string& path);
-// A detector takes a detector's (a class head of other classes keeps its initial values, and so do
-// object queries of another number) or a classifier's, which fills the backbone: a QnA-ViT written
-// by qna, or a ResNet with torchvision's names.
-LoadReport load_weights(models::Detr& model, const std::string& path);
+// A detector takes a detector's (object queries of another number keep their initial values) or a
+// classifier's, which fills the backbone: a QnA-ViT written by qna, or a ResNet with torchvision's
+// names. classes: the names of the model's. Those that the file's detector has too stay what they
+// are, all others begin as the mean of its classes: as some object, for it knows what is none.
+// Without names, a class head of another size keeps its initial values.
+LoadReport load_weights(models::Detr& model, const std::string& path,
+                        const std::vector<std::string>& classes = {});
 // An auto-encoder takes one of the same configuration.
 LoadReport load_weights(models::AutoEncoder& model, const std::string& path);
 

@@ -1,5 +1,7 @@
 #include "qna/checkpoint/weight_copy.h"
 
+#include <algorithm>
+
 #include "qna/base/error.h"
 #include "qna/base/text.h"
 #include "qna/checkpoint/tensor_bytes.h"
@@ -47,6 +49,22 @@ void WeightCopy::add(const std::string& name, const torch::Tensor& to, OtherRows
         in_brackets(view->shape));
   report_.push_back(fmt::format("{}: {}, resized bicubically", name, sizes));
   copies_.emplace_back(to, from);
+}
+
+void WeightCopy::add_rows(const std::string& name, const torch::Tensor& to,
+                          const std::vector<int64_t>& rows) {
+  const format::TensorView* view = file_.find(name);
+  check(view != nullptr, "{}: there is no tensor '{}', which the model needs", path_, name);
+  used_.insert(name);
+  const torch::Tensor from = tensor_from(*view, path_).to(torch::kFloat);
+  check(from.dim() == to.dim() && from.sizes().slice(1) == to.sizes().slice(1) &&
+            from.size(0) > std::max<int64_t>(1, std::ranges::max(rows)),
+        "{}: '{}' must be {} but for the number of its rows, got {}", path_, name,
+        in_brackets(to.sizes()), in_brackets(view->shape));
+  const torch::Tensor mean = from.slice(0, 0, -1).mean(0);
+  std::vector<torch::Tensor> chosen;
+  for (const int64_t row : rows) chosen.push_back(row == kMeanRow ? mean : from[row]);
+  copies_.emplace_back(to, torch::stack(chosen));
 }
 
 void WeightCopy::leave(const std::string& name) {

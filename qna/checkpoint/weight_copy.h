@@ -28,6 +28,13 @@ class WeightCopy {
   void add(const std::string& name, const torch::Tensor& to,
            OtherRows other_rows = OtherRows::kRefuse);
 
+  // The rows of the file's tensor `name` in another order or number into `to`: row i is `rows[i]`
+  // of the file, or, where that is kMeanRow, the mean of all but the last.
+  static constexpr int64_t kMeanRow = -1;
+  void add_rows(const std::string& name, const torch::Tensor& to, const std::vector<int64_t>& rows);
+
+  void say(std::string line) { report_.push_back(std::move(line)); }
+
   // Says in the report that `name`, which the model has, was not in the file.
   void leave(const std::string& name);
 

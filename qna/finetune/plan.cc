@@ -10,6 +10,7 @@
 #include "qna/base/text.h"
 #include "qna/config/detectors.h"
 #include "qna/config/registry.h"
+#include "qna/recipe/reading_options.h"
 
 namespace qna::finetune {
 namespace {
@@ -165,18 +166,30 @@ Plan draft_detector(const Survey& survey, const Start& start, const engine::Mode
 // Of an epoch and an evaluation.
 struct Timing {
   double images_per_second = 0;
+  double new_images_per_second = 0;  // of those that have to be read first
   double epoch = 0;
   double head_epoch = 0;  // of one in which only the head learns: no more than is seen forward
   double evaluation = 0;
+  double reading = 0;  // once: what the first epoch takes longer than others
 };
 
 // pixels: of an image, as a share of those that the speed was measured with.
 Timing timing_at(const Survey& survey, const Speed& speed, double pixels) {
   const auto images = static_cast<double>(survey.train_images());
+  const double first = speed.first > 0 ? speed.first : speed.train;
   return {.images_per_second = speed.train / pixels,
+          .new_images_per_second = first / pixels,
           .epoch = images / speed.train * pixels + kBetweenEpochs,
           .head_epoch = images / std::max(speed.train, speed.evaluate) * pixels + kBetweenEpochs,
-          .evaluation = static_cast<double>(survey.val_images()) / speed.evaluate * pixels};
+          .evaluation = static_cast<double>(survey.val_images()) / speed.evaluate * pixels,
+          .reading = std::max(0.0, images / first - images / speed.train)};
+}
+
+// Images are kept for later epochs where there is room for all of them, decoded.
+bool fit_into_memory(const Survey& survey, const json& data) {
+  const int64_t room = data.value("cache_mb", tasks::ReadingOptions{}.cache_mb) << 20;
+  const int64_t one = 4 * survey.facts.median * survey.facts.median;  // 3 channels, 4 : 3
+  return one * (survey.train_images() + survey.val_images()) <= room;
 }
 
 // How many epochs of so many, where the head learns first, are its own.
@@ -198,7 +211,7 @@ Epochs epochs_for(const Timing& timing, double seconds, int64_t most, bool head_
   const double each = timing.epoch + timing.evaluation / static_cast<double>(epochs.evaluate_every);
   const auto seconds_of = [&](int64_t count) {
     const double saved = timing.epoch - timing.head_epoch;
-    return static_cast<double>(count) * each -
+    return timing.reading + static_cast<double>(count) * each -
            (head_first ? static_cast<double>(head_epochs(count)) * saved : 0);
   };
   while (epochs.count < most && seconds_of(epochs.count + 1) <= seconds) ++epochs.count;
@@ -210,7 +223,8 @@ Epochs epochs_for(const Timing& timing, double seconds, int64_t most, bool head_
 Epochs shorter_epochs(const Timing& timing, double seconds, int64_t batch) {
   const bool often = kFewEpochs * timing.evaluation < 0.3 * seconds;
   const double left = seconds - timing.evaluation * (often ? kFewEpochs : 1);
-  const double steps = left * timing.images_per_second / static_cast<double>(batch * kFewEpochs);
+  const double steps =
+      left * timing.new_images_per_second / static_cast<double>(batch * kFewEpochs);
   return {.count = kFewEpochs,
           .evaluate_every = often ? 1 : kFewEpochs,
           .steps = std::max<int64_t>(1, static_cast<int64_t>(steps))};
@@ -270,9 +284,12 @@ Plan draft_plan(const Survey& survey, const Start& start) {
   return plan;
 }
 
-Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, double seconds) {
+Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& measured_speed,
+                 double seconds) {
   Plan plan = draft;
   json& recipe = plan.recipe;
+  Speed speed = measured_speed;
+  if (speed.first > 0 && !fit_into_memory(survey, recipe["data"])) speed.train = speed.first;
   const bool boxes = survey.kind == config::Kind::kDetector;
   const auto trained = config::preprocess_from_json(recipe["preprocess"], "plan");
   const int64_t full = boxes ? trained.resize : trained.crop[0];

@@ -20,6 +20,7 @@ struct Start {
 // Of this machine with the draft's network, in images per second.
 struct Speed {
   double train = 0;
+  double first = 0;  // of training in the first epoch, which reads the images; 0: as later
   double evaluate = 0;
   int64_t size = 0;  // of a classifier's pictures when it was measured; 0: the draft's
 };

@@ -129,6 +129,22 @@ TEST(Plan, FewPicturesAreSeenLarger) {
   EXPECT_LT(plan_for(survey, speed, 100).recipe["preprocess"]["crop"][0].get<int64_t>(), 192);
 }
 
+// The first epoch reads the pictures; later ones have them, if there is room.
+TEST(Plan, ReadingCountsOnceWherePicturesAreKept) {
+  Survey survey = labels(3400);
+  survey.facts.median = 240;
+  const Speed speed{.train = 170, .first = 100, .evaluate = 400};
+  const auto epochs = [&](const Plan& plan) { return plan.recipe["epochs"].get<int64_t>(); };
+  const Plan kept = plan_for(survey, speed, 280);
+  EXPECT_GT(epochs(kept), epochs(plan_for(survey, {.train = 100, .evaluate = 400}, 280)));
+  const double reading = 3400.0 / 100 - 3400.0 / 170;
+  EXPECT_LE(seconds_of(kept.recipe, survey, speed) + reading, 280);
+  Plan draft = draft_plan(survey, {.file = kWeights});
+  draft.recipe["data"]["cache_mb"] = 0;
+  EXPECT_EQ(epochs(fit_to_time(draft, survey, speed, 280)),
+            epochs(plan_for(survey, {.train = 100, .evaluate = 400}, 280)));
+}
+
 // Larger pictures were planned by a guess from the speed of small ones; now theirs is known.
 TEST(Plan, ASpeedWithASizeDecidesTheSize) {
   Survey survey = labels(240, 150);
@@ -148,6 +164,15 @@ TEST(Plan, WhatDoesNotFitIsSeenInParts) {
   EXPECT_EQ(plan.recipe["epochs"], 4);
   EXPECT_GT(plan.recipe["steps_per_epoch"].get<int64_t>(), 100);
   EXPECT_LE(seconds_of(plan.recipe, survey, {.train = 178, .evaluate = 711}), 290);  // at 96 pixels
+}
+
+TEST(Plan, WhatIsSeenInPartsIsAlwaysNew) {
+  const Survey survey = labels(1'000'000, 5000);
+  const auto steps = [&](const Speed& speed) {
+    return plan_for(survey, speed, 280).recipe["steps_per_epoch"].get<int64_t>();
+  };
+  EXPECT_EQ(steps({.train = 170, .first = 100, .evaluate = 400}),
+            steps({.train = 100, .evaluate = 400}));
 }
 
 TEST(Plan, WhatIsAskedForStays) {

@@ -101,7 +101,7 @@ Detection::Detection(const nlohmann::json& sections, const Run& run)
 void Detection::load() {
   for (const std::string& file : {options_.backbone, options_.weights}) {
     if (file.empty()) continue;
-    for (const std::string& line : checkpoint::load_weights(model_, file)) {
+    for (const std::string& line : checkpoint::load_weights(model_, file, train_set_->classes())) {
       load_report_.push_back(line);
     }
   }
@@ -162,12 +162,19 @@ Tensor Detection::loss(int64_t part, int64_t parts) {
     // No image here, but the other processes wait for our gradients: zeros.
     return sum_of(model_->forward(torch::zeros({1, 64, 64, 3}))) * 0;
   }
-  const models::DetrOutput output = model_->forward(input.images, input.mask);
+  const models::DetrOutput output =
+      model_->forward_head(model_->forward_features(input.images, input.mask), options_.groups);
   const Tensor sum = sum_of(output);
   // Nothing can be matched then; every process learns by the gradients to leave the step out.
   if (!std::isfinite(sum.item<double>())) return sum * std::nan("");
-  return set_loss(output.logits.to(torch::kFloat), output.boxes.to(torch::kFloat), input.targets,
-                  options_.loss, scale_)
+  // Every group of queries is told about all objects; the loss is the mean over the groups.
+  const auto groups = static_cast<size_t>(options_.groups);
+  std::vector<BoxTargets> targets;
+  for (const BoxTargets& target : input.targets) targets.insert(targets.end(), groups, target);
+  const SetLossScale scale = {.objects = scale_.objects * static_cast<double>(groups),
+                              .predictions = scale_.predictions * static_cast<double>(groups)};
+  return set_loss(output.logits.to(torch::kFloat), output.boxes.to(torch::kFloat), targets,
+                  options_.loss, scale)
       .total;
 }
 

@@ -107,7 +107,11 @@ train::Recipe make_recipe(const FinetuneArguments& a, const std::string& folder)
     const double left = std::max(1.0, kTrainingShare * total - seconds_since_start());
     return finetune::fit_to_time(
         draft, survey,
-        {.train = speed.train, .first = speed.first, .evaluate = speed.evaluate, .size = size},
+        {.train = speed.train,
+         .first = speed.first,
+         .evaluate = speed.evaluate,
+         .first_evaluate = speed.first_evaluate,
+         .size = size},
         left);
   };
   finetune::Plan plan = planned_at(draft.recipe, 0);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <deque>
 #include <filesystem>
@@ -114,9 +115,10 @@ double print_cost(const sweep::Job& job, const sweep::Summary& now, int parallel
   fmt::print("  {:{}}  {:>12}  {:>8}  {:>14}\n", "row", width, "M parameters", "GFLOPs",
              "minutes a run");
   for (size_t i = 0; i < each.rows.size(); ++i) {
-    fmt::print("  {:{}}  {:12.3f}  {:8.3f}  {:14.1f}\n", each.rows[i].name, width,
+    const double minutes = job.plans[i].seconds / 60;  // not a number where all runs are known
+    fmt::print("  {:{}}  {:12.3f}  {:8.3f}  {:>14}\n", each.rows[i].name, width,
                static_cast<double>(job.plans[i].parameters) / 1e6, job.plans[i].gflops,
-               job.plans[i].seconds / 60);
+               std::isfinite(minutes) ? fmt::format("{:.1f}", minutes) : "-");
   }
   const double left = sweep::seconds_left(each, job.plans, now.runs, parallel);
   fmt::print("  {} rows, {} seeds: {} of {} runs are left, about {}\n\n", each.rows.size(),

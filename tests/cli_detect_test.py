@@ -425,7 +425,6 @@ class BadInput(Detection):
         self.expect_bad_settings(("model.config.querys=3", "querys"),
                                  ("augment.shorter=[0]", "augment", "shorter"),
                                  ("loss.no_object=-1", "loss.no_object", "-1"),
-                                 ("loss.groups=0", "loss.groups", "from 1 to 16"),
                                  ("model.name=detr_tinny", "detr_tinny", "detr_tiny"),
                                  ("model.freeze=half", "model.freeze", "first_stage"),
                                  ("preprocess.crop=[32, 32]", "crop"),

@@ -176,13 +176,16 @@ struct Timing {
 // pixels: of an image, as a share of those that the speed was measured with.
 Timing timing_at(const Survey& survey, const Speed& speed, double pixels) {
   const auto images = static_cast<double>(survey.train_images());
+  const auto val_images = static_cast<double>(survey.val_images());
   const double first = speed.first > 0 ? speed.first : speed.train;
+  const double first_evaluate = speed.first_evaluate > 0 ? speed.first_evaluate : speed.evaluate;
   return {.images_per_second = speed.train / pixels,
           .new_images_per_second = first / pixels,
           .epoch = images / speed.train * pixels + kBetweenEpochs,
           .head_epoch = images / std::max(speed.train, speed.evaluate) * pixels + kBetweenEpochs,
-          .evaluation = static_cast<double>(survey.val_images()) / speed.evaluate * pixels,
-          .reading = std::max(0.0, images / first - images / speed.train)};
+          .evaluation = val_images / speed.evaluate * pixels,
+          .reading = std::max(0.0, images / first - images / speed.train) +
+                     std::max(0.0, val_images / first_evaluate - val_images / speed.evaluate)};
 }
 
 // Images are kept for later epochs where there is room for all of them, decoded.
@@ -289,7 +292,10 @@ Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& measured_
   Plan plan = draft;
   json& recipe = plan.recipe;
   Speed speed = measured_speed;
-  if (speed.first > 0 && !fit_into_memory(survey, recipe["data"])) speed.train = speed.first;
+  if (!fit_into_memory(survey, recipe["data"])) {
+    if (speed.first > 0) speed.train = speed.first;
+    if (speed.first_evaluate > 0) speed.evaluate = speed.first_evaluate;
+  }
   const bool boxes = survey.kind == config::Kind::kDetector;
   const auto trained = config::preprocess_from_json(recipe["preprocess"], "plan");
   const int64_t full = boxes ? trained.resize : trained.crop[0];

@@ -143,6 +143,12 @@ TEST(Plan, ReadingCountsOnceWherePicturesAreKept) {
   draft.recipe["data"]["cache_mb"] = 0;
   EXPECT_EQ(epochs(fit_to_time(draft, survey, speed, 280)),
             epochs(plan_for(survey, {.train = 100, .evaluate = 400}, 280)));
+  // So it is with those of the evaluations.
+  const Speed slow_first{.train = 170, .evaluate = 400, .first_evaluate = 50};
+  const Plan often = plan_for(survey, slow_first, 280);
+  EXPECT_GT(epochs(often), epochs(plan_for(survey, {.train = 170, .evaluate = 50}, 280)));
+  EXPECT_EQ(epochs(fit_to_time(draft, survey, slow_first, 280)),
+            epochs(plan_for(survey, {.train = 170, .evaluate = 50}, 280)));
 }
 
 // Larger pictures were planned by a guess from the speed of small ones; now theirs is known.

@@ -152,18 +152,8 @@ DetrFeatures DetrImpl::forward_features(const torch::Tensor& x, const torch::Ten
 // position codes of boxes, which every block refines.
 class DetrImpl::Queries {
  public:
-  Queries(DetrImpl& model, int64_t groups) : model_(model), anchored_(model.config_.anchors) {
-    qna::check(groups == 1 || (groups > 1 && anchored_),
-               "Detr: groups must be 1, or more where the queries begin as boxes (anchors), got {}",
-               groups);
-    if (!anchored_) return;
-    const torch::Tensor& own = model.refpoint_embed->weight;
-    anchors_ = own;
-    if (groups == 1) return;
-    // Before the sigmoid: an eighth of the image where it moves most.
-    constexpr double kMoved = 0.5;
-    const torch::Tensor others = own.repeat({groups - 1, 1});
-    anchors_ = torch::cat({own, others + kMoved * torch::randn_like(others)});
+  explicit Queries(DetrImpl& model) : model_(model), anchored_(model.config_.anchors) {
+    if (anchored_) anchors_ = model.refpoint_embed->weight;
   }
   torch::Tensor first() { return anchored_ ? code() : model_.query_embed->weight; }
   nn::DecoderImpl::NextQueries next() {
@@ -190,16 +180,13 @@ class DetrImpl::Queries {
   std::vector<torch::Tensor> boxes_;
 };
 
-DetrOutput DetrImpl::forward_head(const DetrFeatures& features, int64_t groups) {
-  Queries queries(*this, groups);
+DetrOutput DetrImpl::forward_head(const DetrFeatures& features) {
+  Queries queries(*this);
   const torch::Tensor states = transformer->forward_decoder(
-      features.map, features.positions, features.mask, queries.first(), queries.next(), groups);
+      features.map, features.positions, features.mask, queries.first(), queries.next());
   const int64_t first = config_.aux_loss ? 0 : states.size(0) - 1;
-  const auto apart = [&](const torch::Tensor& x) {
-    return x.reshape({x.size(0), x.size(1) * groups, config_.queries, x.size(3)});
-  };
-  return {.logits = apart(class_embed->forward(states.slice(0, first))),
-          .boxes = apart(queries.boxes(states, first))};
+  return {.logits = class_embed->forward(states.slice(0, first)),
+          .boxes = queries.boxes(states, first)};
 }
 
 DetrOutput DetrImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {

@@ -83,11 +83,7 @@ class DetrImpl : public torch::nn::Cloneable<DetrImpl> {
   // begins at the top left: images of different sizes share a batch.
   DetrOutput forward(const torch::Tensor& x, const torch::Tensor& mask = {});
   DetrFeatures forward_features(const torch::Tensor& x, const torch::Tensor& mask = {});
-  // groups: so many sets of queries look at each image, and do not see each other: "Group DETR"
-  // (ICCV 2023), for training, where each of them is told about every object. Those behind the
-  // first begin at boxes moved at random (config.anchors only). All are as if they were images of
-  // their own: [blocks, B groups, queries, ...], the groups of an image side by side.
-  DetrOutput forward_head(const DetrFeatures& features, int64_t groups = 1);
+  DetrOutput forward_head(const DetrFeatures& features);
 
   void reset() override;
   const DetrConfig& config() const { return config_; }

@@ -221,22 +221,6 @@ TEST(Detr, EveryBlockGoesOnFromTheBoxesBefore) {
 }
 
 // The original fails this: its convolutions see the padding.
-TEST(Detr, GroupsOfQueriesDoNotSeeEachOther) {
-  Detr model = make(with_anchors());
-  model->eval();
-  const torch::NoGradGuard no_grad;
-  const DetrFeatures features = model->forward_features(torch::randn({2, 40, 60, 3}));
-  const DetrOutput alone = model->forward_head(features);
-  const DetrOutput groups = model->forward_head(features, 3);
-  ASSERT_EQ(groups.boxes.size(1), 6);  // three of each image
-  for (const int64_t image : {0, 1}) {
-    EXPECT_TRUE(near(groups.logits.select(1, 3 * image), alone.logits.select(1, image), 1e-4));
-    EXPECT_TRUE(near(groups.boxes.select(1, 3 * image), alone.boxes.select(1, image), 1e-4));
-    // The others began elsewhere.
-    EXPECT_FALSE(near(groups.boxes.select(1, 3 * image + 1), alone.boxes.select(1, image), 1e-2));
-  }
-}
-
 TEST(Detr, AnImagesBatchDoesNotMatter) {
   for (const DetrConfig& config : detr_variants()) {
     SCOPED_TRACE(to_toml(config));
@@ -326,8 +310,6 @@ TEST(Detr, WhatIsWrong) {
   Tensor empty = torch::ones({2, 32, 32}, torch::kBool);
   empty[1].fill_(false);
   expect_complaint([&] { model->forward(images, empty); }, {"top left pixel"});
-  expect_complaint([&] { model->forward_head(model->forward_features(images), 2); },
-                   {"groups", "anchors", "2"});
   expect_complaint([] { Detr(DetrConfig{.heads = 7}); }, {"heads must divide hidden (256)", "7"});
 }
 

@@ -116,14 +116,9 @@ void DecoderLayerImpl::reset() {
 }
 
 torch::Tensor DecoderLayerImpl::forward(const torch::Tensor& x, const Memory& memory) {
-  // [B, groups Q, C] <-> [B groups, Q, C]
-  const auto apart = [&](const torch::Tensor& y) {
-    return y.reshape({y.size(0) * memory.groups, -1, y.size(2)});
-  };
   const auto attend = [&](const torch::Tensor& y) {
-    const torch::Tensor placed = apart(y + memory.queries);
-    const torch::Tensor seen = self_attn->forward(placed, placed, apart(y));
-    return nn::dropout(seen.reshape(y.sizes()), options_.dropout, is_training());
+    const torch::Tensor placed = y + memory.queries;
+    return nn::dropout(self_attn->forward(placed, placed, y), options_.dropout, is_training());
   };
   const auto look = [&](const torch::Tensor& y) {
     return nn::dropout(
@@ -186,14 +181,15 @@ torch::Tensor TransformerImpl::forward_encoder(const torch::Tensor& x,
   return encoder->forward(x, positions, mask);
 }
 
-torch::Tensor TransformerImpl::forward_decoder(
-    const torch::Tensor& memory, const torch::Tensor& positions, const torch::Tensor& mask,
-    const torch::Tensor& queries, const DecoderImpl::NextQueries& next_queries, int64_t groups) {
+torch::Tensor TransformerImpl::forward_decoder(const torch::Tensor& memory,
+                                               const torch::Tensor& positions,
+                                               const torch::Tensor& mask,
+                                               const torch::Tensor& queries,
+                                               const DecoderImpl::NextQueries& next_queries) {
   return decoder->forward({.queries = queries,
                            .values = memory.flatten(1, 2),
                            .keys = (memory + positions).flatten(1, 2),
-                           .mask = mask.defined() ? mask.flatten(1, 2) : mask,
-                           .groups = groups},
+                           .mask = mask.defined() ? mask.flatten(1, 2) : mask},
                           next_queries);
 }
 

@@ -67,7 +67,6 @@ class DecoderLayerImpl : public torch::nn::Cloneable<DecoderLayerImpl> {
     torch::Tensor values;   // [B, N, C], the encoder's result
     torch::Tensor keys;     // the same with the position code added
     torch::Tensor mask;     // [B, N] bool, true takes part
-    int64_t groups = 1;     // of queries, one behind the other, that do not see each other
   };
   torch::Tensor forward(const torch::Tensor& x, const Memory& memory);  // x [B, Q, C]
   void reset() override;
@@ -106,12 +105,10 @@ class TransformerImpl : public torch::nn::Cloneable<TransformerImpl> {
   // x [B, H, W, C], positions [B or 1, H, W, C], mask [B, H, W] -> [B, H, W, C].
   torch::Tensor forward_encoder(const torch::Tensor& x, const torch::Tensor& positions,
                                 const torch::Tensor& mask = {});
-  // memory: the encoder's result; queries [Q, C] or [B, Q, C] -> [layers, B, Q, C]. Q may be those
-  // of several groups, which do not see each other.
+  // memory: the encoder's result; queries [Q, C] or [B, Q, C] -> [layers, B, Q, C].
   torch::Tensor forward_decoder(const torch::Tensor& memory, const torch::Tensor& positions,
                                 const torch::Tensor& mask, const torch::Tensor& queries,
-                                const DecoderImpl::NextQueries& next_queries = {},
-                                int64_t groups = 1);
+                                const DecoderImpl::NextQueries& next_queries = {});
   void reset() override;
 
   Encoder encoder{nullptr};

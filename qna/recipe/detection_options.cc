@@ -104,8 +104,7 @@ data::DetectionAugment read_augment(const Fields& fields) {
   return a;
 }
 
-void read_loss(const Fields& fields, DetectionTaskOptions& o) {
-  SetLossOptions& loss = o.loss;
+void read_loss(const Fields& fields, SetLossOptions& loss) {
   const std::pair<const char*, double*> rows[] = {
       {"class_cost", &loss.class_cost}, {"box_cost", &loss.box_cost},
       {"giou_cost", &loss.giou_cost},   {"class_weight", &loss.class_weight},
@@ -116,11 +115,8 @@ void read_loss(const Fields& fields, DetectionTaskOptions& o) {
     check(std::isfinite(*value) && *value >= 0, "recipe: loss.{} must be at least 0, got {}", key,
           *value);
   }
-  fields("groups", o.groups);
   fields.refuse_unknown();
   check(loss.no_object > 0, "recipe: loss.no_object must be above 0, got {}", loss.no_object);
-  check(o.groups >= 1 && o.groups <= 16, "recipe: loss.groups must be from 1 to 16, got {}",
-        o.groups);
 }
 
 void keep_stages(config::QnAViTConfig& config, int64_t stages) {
@@ -145,7 +141,7 @@ DetectionTaskOptions detection_options(const json& sections) {
   check(o.preprocess.channels() == 3, "recipe: preprocess.mean must have 3 numbers, got {}",
         o.preprocess.channels());
   if (fields.find("augment") != nullptr) o.augment = read_augment(fields.table("augment"));
-  read_loss(fields.table("loss"), o);
+  read_loss(fields.table("loss"), o.loss);
   train::name_common_sections(fields);
   fields.refuse_unknown();
   return o;
@@ -168,9 +164,6 @@ config::DetrConfig detector_config(const DetectionTaskOptions& options, int64_t 
   }
   config.merge_patch(options.config);
   config["classes"] = classes;
-  check(options.groups == 1 || config.value("anchors", false),
-        "recipe: loss.groups must be 1 unless model.config.anchors is true, got {}",
-        options.groups);
   try {
     return config::detr_config_from_json(config);
   } catch (const Error& error) {

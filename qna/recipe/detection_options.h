@@ -53,8 +53,7 @@ struct DetectionTaskOptions {
 
   config::Preprocess preprocess;                  // [preprocess]: of validation and detection
   std::optional<data::DetectionAugment> augment;  // [augment]; none: as in validation
-  SetLossOptions loss;                            // [loss], and:
-  int64_t groups = 1;  // sets of queries that learn from each image, see models/detr.h
+  SetLossOptions loss;                            // [loss]
 };
 
 // sections: model, data, preprocess, augment, loss. Throws qna::Error that begins with "recipe: "

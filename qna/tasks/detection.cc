@@ -162,19 +162,12 @@ Tensor Detection::loss(int64_t part, int64_t parts) {
     // No image here, but the other processes wait for our gradients: zeros.
     return sum_of(model_->forward(torch::zeros({1, 64, 64, 3}))) * 0;
   }
-  const models::DetrOutput output =
-      model_->forward_head(model_->forward_features(input.images, input.mask), options_.groups);
+  const models::DetrOutput output = model_->forward(input.images, input.mask);
   const Tensor sum = sum_of(output);
   // Nothing can be matched then; every process learns by the gradients to leave the step out.
   if (!std::isfinite(sum.item<double>())) return sum * std::nan("");
-  // Every group of queries is told about all objects; the loss is the mean over the groups.
-  const auto groups = static_cast<size_t>(options_.groups);
-  std::vector<BoxTargets> targets;
-  for (const BoxTargets& target : input.targets) targets.insert(targets.end(), groups, target);
-  const SetLossScale scale = {.objects = scale_.objects * static_cast<double>(groups),
-                              .predictions = scale_.predictions * static_cast<double>(groups)};
-  return set_loss(output.logits.to(torch::kFloat), output.boxes.to(torch::kFloat), targets,
-                  options_.loss, scale)
+  return set_loss(output.logits.to(torch::kFloat), output.boxes.to(torch::kFloat), input.targets,
+                  options_.loss, scale_)
       .total;
 }
 

@@ -46,18 +46,20 @@ double training_speed(tasks::Task& task, AdamW& optimizer, double seconds, int64
 // Thrown to leave an evaluation that has told enough.
 struct Enough {};
 
-double evaluation_speed(tasks::Task& task, const Recipe& recipe, double seconds) {
+// The same of an evaluation and its batches.
+double evaluation_speed(tasks::Task& task, const Recipe& recipe, double seconds, int64_t& batches) {
   task.model().eval();
   const Clock clock;
-  int64_t batches = 0;
+  int64_t done = 0;
   try {
-    task.evaluate([&](int64_t done, int64_t) {
-      batches = done;
-      if (clock.seconds() > seconds) throw Enough();
+    task.evaluate([&](int64_t now, int64_t) {
+      done = now;
+      if (batches == 0 ? clock.seconds() > seconds : done >= batches) throw Enough();
     });
   } catch (const Enough&) {
   }
-  return static_cast<double>(batches * recipe.batch) / clock.seconds();
+  batches = done;
+  return static_cast<double>(done * recipe.batch) / clock.seconds();
 }
 
 }  // namespace
@@ -71,7 +73,12 @@ MeasuredSpeed measure_speed(const Recipe& recipe, int threads, double seconds) {
   int64_t steps = 0;
   const double first = training_speed(*task, optimizer, seconds / 2, steps);
   const double train = training_speed(*task, optimizer, seconds / 2, steps);
-  return {.train = train, .first = first, .evaluate = evaluation_speed(*task, recipe, seconds / 2)};
+  int64_t batches = 0;
+  const double first_evaluate = evaluation_speed(*task, recipe, seconds / 4, batches);
+  return {.train = train,
+          .first = first,
+          .evaluate = evaluation_speed(*task, recipe, seconds / 4, batches),
+          .first_evaluate = first_evaluate};
 }
 
 }  // namespace qna::train

@@ -89,9 +89,9 @@ torch::Tensor StemImpl::forward_convolution(const torch::Tensor& x, const torch:
   torch::Tensor map = F::pad(x.permute({0, 3, 1, 2}), F::PadFuncOptions({2, right, 2, bottom}));
   map = nn::activate(norm->forward(conv->forward(map)), config_.activation);
   if (config_.stem == config::StemKind::kResNet) {
-    if (mask.defined()) {  // what is no image must not win the maximum
-      map = map.masked_fill(~nn::every_nth(mask, 2).unsqueeze(1), kMinusInfinity);
-    }
+    // What is no image must not win the maximum. Filled features last, as they lie in memory.
+    map = nn::fill_masked(map.permute({0, 2, 3, 1}), nn::every_nth(mask, 2), kMinusInfinity)
+              .permute({0, 3, 1, 2});
     map = nn::max_pool_by_two(map);
   }
   // Places without any image.

@@ -105,14 +105,13 @@ train::Recipe make_recipe(const FinetuneArguments& a, const std::string& folder)
     const train::MeasuredSpeed speed =
         train::measure_speed(train::recipe_from_json(recipe), a.threads, measuring);
     const double left = std::max(1.0, kTrainingShare * total - seconds_since_start());
-    return finetune::fit_to_time(
-        draft, survey,
-        {.train = speed.train,
-         .first = speed.first,
-         .evaluate = speed.evaluate,
-         .first_evaluate = speed.first_evaluate,
-         .size = size},
-        left);
+    return finetune::fit_to_time(draft, survey,
+                                 {.train = speed.train,
+                                  .first = speed.first,
+                                  .evaluate = speed.evaluate,
+                                  .first_evaluate = speed.first_evaluate,
+                                  .size = size},
+                                 left);
   };
   finetune::Plan plan = planned_at(draft.recipe, 0);
   // Reading pictures takes as long whatever their size: another size has a speed of its own.

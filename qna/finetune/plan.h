@@ -23,7 +23,7 @@ struct Speed {
   double first = 0;  // of training in the first epoch, which reads the images; 0: as later
   double evaluate = 0;
   double first_evaluate = 0;  // of the first evaluation; 0: as later
-  int64_t size = 0;  // of a classifier's pictures when it was measured; 0: the draft's
+  int64_t size = 0;           // of a classifier's pictures when it was measured; 0: the draft's
 };
 
 // A line of the plan for people.

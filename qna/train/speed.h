@@ -12,9 +12,9 @@ struct MeasuredSpeed {
   double first_evaluate = 0;  // of the first one, whose images are read too
 };
 
-// Real steps on the recipe's data for about so many seconds, and then a part of an evaluation, of the
-// same images twice: they are read but once. One step before each is not counted. Leaves no trace.
-// Throws as run_recipe() does.
+// Real steps on the recipe's data for about so many seconds, and then a part of an evaluation, of
+// the same images twice: they are read but once. One step before each is not counted. Leaves no
+// trace. Throws as run_recipe() does.
 MeasuredSpeed measure_speed(const Recipe& recipe, int threads, double seconds);
 
 }  // namespace qna::train

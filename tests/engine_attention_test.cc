@@ -126,7 +126,7 @@ std::map<std::string, Expected> expected_of(QnAViT& model, const Tensor& images)
   const auto shown = [](const nn::Block& block) {
     return block->qna || (block->attention && !block->attention->options().shifted());
   };
-  Tensor map = model->stem->forward(images);
+  Tensor map = model->forward_stem(images);
   for (size_t i = 0; i < model->stages.size(); ++i) {
     models::Stage& stage = model->stages[i];
     for (size_t n = 0; n < stage->blocks.size(); ++n) {

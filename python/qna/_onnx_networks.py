@@ -7,7 +7,7 @@ is computed here and becomes a constant.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from qna._onnx_graph import Graph, Size, Value
 from qna.auto_encoder import AutoEncoder, ConvResample
 from qna.blocks import LOWEST, Block, ConvPool, Convolution, HaloAttention, WindowSelfAttention
 from qna.layers import SASA, QnA, same_padding
-from qna.models import ClassificationHead, PatchMerging, QnAViT, Stem
+from qna.models import ClassificationHead, EfficientNetStem, PatchMerging, QnAViT, Stem, efficientnet_padding
 
 Pair = tuple[int, int]
 
@@ -65,6 +65,8 @@ def layer_norm(x: Value, norm: nn.LayerNorm) -> Value:
 def activate(x: Value, kind: str) -> Value:
     if kind == "relu":
         return x.relu()
+    if kind == "relu6":
+        return x.graph.op("Clip", x, x.graph.constant(0.0), x.graph.constant(6.0))
     if kind == "silu":
         return x * x.sigmoid()
     if x.graph.opset >= 20:
@@ -333,7 +335,21 @@ def skipped(x: Value, module: Block) -> Value:
 # ---- classifiers ----
 
 
-def stem(x: Value, module: Stem) -> Value:
+def efficientnet_stem(x: Value, module: EfficientNetStem) -> Value:
+    def convolved(x: Value, conv: nn.Conv2d) -> Value:
+        return activate(pixels(convolve(planes(x), conv, 2 * efficientnet_padding(conv))), "relu6")
+
+    x = convolved(x, module.conv)
+    for each in module.blocks:
+        wide = x if each.expand is None else activate(linear(x, each.expand.weight, each.expand.bias), "relu6")
+        y = linear(convolved(wide, each.depthwise), each.project.weight, each.project.bias)
+        x = x + y if each.has_skip else y
+    return linear(x, module.out.weight, module.out.bias)
+
+
+def stem(x: Value, module: Union[Stem, EfficientNetStem]) -> Value:
+    if isinstance(module, EfficientNetStem):
+        return efficientnet_stem(x, module)
     if module.kind == "patch":
         side = module.patch_size
         x = x.pad(4, {1: (0, up_to(x.size(1), side)), 2: (0, up_to(x.size(2), side))})

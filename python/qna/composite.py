@@ -25,6 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "gelu": F.gelu,
     "relu": F.relu,
+    "relu6": F.relu6,
     "silu": F.silu,
 }
 
@@ -277,7 +278,7 @@ def mlp_branch(
 
     x [B, ..., features], norm_weight and norm_bias [features], weight1 [hidden, features], bias1 [hidden],
     weight2 [features, hidden], bias2 [features], drop_factor [B] or None: a factor for each sample.
-    activation is one of "none", "gelu_tanh", "gelu", "relu", "silu".
+    activation is one of "none", "gelu_tanh", "gelu", "relu", "relu6", "silu".
     """
     normed = F.layer_norm(x, x.shape[-1:], norm_weight, norm_bias, epsilon)
     branch = F.linear(ACTIVATIONS[activation](F.linear(normed, weight1, bias1)), weight2, bias2)

@@ -151,14 +151,14 @@ class QnAViTConfig:
     in_channels: int = _field(3, _integer)
     classes: int = _field(1000, _integer)  # 0: no head
     base_dim: int = _field(64, _integer)  # features of the first stage, doubled by each down-sampling
-    stem: str = _choice("patch", "conv", "resnet")
+    stem: str = _choice("patch", "conv", "resnet", "efficientnet")
     patch_size: int = _field(4, _integer)
     local_mixer: str = _choice("qna", "sasa", "window", "halo", "conv", "depthwise")
     downsample: str = _choice("qna", "patch_merging", "conv_pool", "sasa", "halo", "conv", "depthwise",
                               "conv_pool_block")
     downsample_skip: str = _choice("conv", "average_pool")
     mlp_ratio: float = _field(4.0, _number)
-    activation: str = _choice("gelu_tanh", "gelu", "relu", "silu")
+    activation: str = _choice("gelu_tanh", "gelu", "relu", "relu6", "silu")
     attention_scale: str = _choice("per_tap", "per_query", "ones", "average", "signed", "none")
     normalize_queries: bool = _field(True, _flag)
     normalize_stop_gradient: bool = _field(False, _flag)
@@ -176,7 +176,7 @@ class QnAViTConfig:
 
     @property
     def stem_stride(self) -> int:
-        return {"patch": self.patch_size, "conv": 2, "resnet": 4}[self.stem]
+        return {"patch": self.patch_size, "conv": 2, "resnet": 4, "efficientnet": 16}[self.stem]
 
     def stride(self, stage: int) -> int:
         """Pixels per position of the stage's map."""

@@ -209,6 +209,9 @@ class _Rows:
         if config.local_mixer != "qna" or config.downsample != "qna":
             raise Error("import: the authors' models mix and down-sample by QnA, this configuration's do not: "
                         f"local_mixer {config.local_mixer!r}, downsample {config.downsample!r}")
+        if config.stem == "efficientnet":
+            raise Error("import: the authors' models have the stem patch, conv or resnet, this configuration has "
+                        "'efficientnet'")
         patch = config.stem == "patch"
         self.add(f"StemBlock_0.{'conv_1x1' if patch else 'conv_7x7'}.kernel", "stem.conv.weight", _convolution)
         if not patch:

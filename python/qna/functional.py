@@ -236,7 +236,7 @@ def mlp_branch(
         norm_weight, norm_bias: [features].
         weight1: [hidden, features]; bias1: [hidden]; weight2: [features, hidden]; bias2: [features].
         drop_factor: [B] or None, a factor for each sample; where it is 0 nothing is computed.
-        activation: "none", "gelu_tanh", "gelu", "relu" or "silu".
+        activation: "none", "gelu_tanh", "gelu", "relu", "relu6" or "silu".
     """
     caller = "mlp_branch"
     check_tensor(x, "[batch, ..., features]", "x", caller)

@@ -64,6 +64,67 @@ class Stem(nn.Module):
         return pixels(x).contiguous()
 
 
+class InvertedResidual(nn.Module):
+    """1 x 1 to more features, a convolution of each by itself, 1 x 1 to few again (MobileNetV2). BatchNorms are
+    inside the convolutions' weights and biases."""
+
+    def __init__(self, features: int, outputs: int, expansion: int, kernel: int, stride: int):
+        super().__init__()
+        hidden = expansion * features
+        self.expand = nn.Linear(features, hidden) if expansion > 1 else None
+        self.depthwise = nn.Conv2d(hidden, hidden, kernel, stride, groups=hidden)
+        self.project = nn.Linear(hidden, outputs)
+        self.has_skip = stride == 1 and features == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [B, H, W, features] -> [B, ceil(H / stride), ceil(W / stride), outputs]"""
+        wide = x if self.expand is None else F.relu6(self.expand(x))
+        y = self.project(F.relu6(_pad_and_convolve(wide, self.depthwise)))
+        return x + y if self.has_skip else y
+
+
+class EfficientNetStem(nn.Module):
+    """EfficientNet-Lite0 up to its fifth stage, a position for every 16 pixels, and a linear layer; for weights that
+    have seen ImageNet (tools/convert_efficientnet.py)."""
+
+    FIRST = 32  # features of the convolution in front
+    # Blocks, features, expansion, kernel and stride of each stage.
+    STAGES = ((1, 16, 1, 3, 1), (2, 24, 6, 3, 2), (2, 40, 6, 5, 2), (3, 80, 6, 3, 2), (3, 112, 6, 5, 1))
+
+    def __init__(self, config: QnAViTConfig):
+        super().__init__()
+        self.conv = nn.Conv2d(config.in_channels, self.FIRST, 3, 2)
+        self.blocks = nn.ModuleList()
+        features = self.FIRST
+        for count, outputs, expansion, kernel, stride in self.STAGES:
+            for i in range(count):
+                self.blocks.append(InvertedResidual(features, outputs, expansion, kernel, stride if i == 0 else 1))
+                features = outputs
+        self.out = nn.Linear(features, config.base_dim)
+        for layer in self.modules():
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [B, H, W, channels] -> [B, ceil(H / 16), ceil(W / 16), features]"""
+        x = F.relu6(_pad_and_convolve(x, self.conv))
+        for block in self.blocks:
+            x = block(x)
+        return self.out(x).contiguous()
+
+
+def efficientnet_padding(conv: nn.Conv2d) -> tuple[int, int]:
+    """Zeros before and behind the rows and columns of a map of any size: those before do not depend on it."""
+    kernel = conv.kernel_size[0]
+    before = (kernel - conv.stride[0]) // 2
+    return before, kernel - 1 - before
+
+
+def _pad_and_convolve(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    return pixels(conv(F.pad(planes(x), 2 * efficientnet_padding(conv))))
+
+
 # ---- stages ----
 
 
@@ -261,7 +322,7 @@ class QnAViT(Network):
         config.check()
         super().__init__(config, channels_first)
         self.checkpointing = False
-        self.stem = Stem(config)
+        self.stem = EfficientNetStem(config) if config.stem == "efficientnet" else Stem(config)
         self.stages = nn.ModuleList(Stage(config, i, rates) for i, rates in enumerate(drop_path_rates(config)))
         self.head = ClassificationHead(config) if config.classes > 0 else None
 

@@ -16,8 +16,9 @@ kernels::Activation activation_named(std::string_view name, const char* caller) 
   if (name == "gelu_tanh") return Activation::kGeluTanh;
   if (name == "gelu") return Activation::kGelu;
   if (name == "relu") return Activation::kRelu;
+  if (name == "relu6") return Activation::kRelu6;
   if (name == "silu") return Activation::kSilu;
-  fail("{}: activation must be none, gelu_tanh, gelu, relu or silu, got {}", caller, name);
+  fail("{}: activation must be none, gelu_tanh, gelu, relu, relu6 or silu, got {}", caller, name);
 }
 
 struct MlpParameters {

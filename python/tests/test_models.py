@@ -52,7 +52,7 @@ def run_program(*arguments) -> str:
 
 
 @pytest.mark.parametrize("change, words", [
-    ({"stem": "pach"}, "stem must be one of patch, conv, resnet, got 'pach'"),
+    ({"stem": "pach"}, "stem must be one of patch, conv, resnet, efficientnet, got 'pach'"),
     ({"base_dim": "8"}, "base_dim must be an integer, got '8'"),
     ({"base_dim": True}, "base_dim must be an integer, got True"),
     ({"layer_scale": None}, "layer_scale must be a number, got None"),

@@ -63,7 +63,8 @@ def test_auto_encoders(encoder, decoder, tmp_path):
     assert qna.export_onnx(model, tmp_path / "model.onnx", sizes=[(30, 41), (23, 31)]) <= 1e-4
 
 
-@pytest.mark.parametrize("activation, opset", [("gelu_tanh", 18), ("gelu", 20), ("relu", 22), ("silu", 18)])
+@pytest.mark.parametrize("activation, opset", [("gelu_tanh", 18), ("gelu", 20), ("relu", 22), ("relu6", 18),
+                                               ("silu", 18)])
 def test_opsets(activation, opset, tmp_path):
     model = network({**MICRO, "activation": activation})
     assert qna.export_onnx(model, tmp_path / "model.onnx", sizes=[(20, 31)], opset=opset) <= 1e-5

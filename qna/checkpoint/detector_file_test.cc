@@ -375,7 +375,7 @@ TEST_F(DetectorFile, BackboneThatDoesNotFit) {
   models::Detr model = make(small_detr());
   expect_complaint([&] { load_weights(model, path()); }, {"stem.conv.weight", "must be"});
   const std::string nothing = write("nothing.safetensors", {{"a", torch::ones({2})}}, {});
-  expect_complaint([&] { load_weights(model, nothing); }, {nothing.c_str(), "convert_detr.py"});
+  expect_complaint([&] { load_weights(model, nothing); }, {nothing.c_str(), "convert_pth.py"});
   expect_same_tensors(*model, *make(small_detr()));
 }
 

@@ -143,7 +143,7 @@ LoadReport load_weights(models::Detr& model, const std::string& path,
     const bool resnet = file.find("conv1.weight") != nullptr && file.find("layer1.0.conv1.weight");
     check(resnet,
           "{}: the file must hold a detector or a QnA-ViT written by qna, or a ResNet with "
-          "torchvision's names; tools/convert_detr.py makes them of .pth files",
+          "torchvision's names; tools/convert_pth.py makes them of .pth files",
           path);
     report = copy_resnet(model, path, file);
   }

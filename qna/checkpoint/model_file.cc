@@ -83,16 +83,22 @@ template Loaded<models::AutoEncoder> load_model(const engine::ModelFile& file);
 
 LoadReport load_weights(models::QnAViT& model, const std::string& path) {
   const engine::ModelFile file = engine::ModelFile::open(path);
-  file.config_as<config::QnAViTConfig>();
+  const auto& stages = file.config_as<config::QnAViTConfig>().stages;
+  const bool stem_alone =
+      stages.size() == 1 && stages[0].attention_blocks + stages[0].qna_blocks == 0;
   WeightCopy copy(file.origin(), file.tensors());
+  if (stem_alone) copy.say("stages: not in the file, which is a stem alone; newly initialised");
   for (const auto& [name, tensor] : named_tensors(*model)) {
+    if (name.starts_with("stages.") && stem_alone) continue;
     if (name.starts_with("head.") && !copy.has(name)) {
       copy.leave(name);
       continue;
     }
-    const bool of_classes = name.starts_with("head.fc.");
-    copy.add(name, tensor,
-             of_classes ? WeightCopy::OtherRows::kKeepInitial : WeightCopy::OtherRows::kRefuse);
+    const bool may_have_other_rows =
+        name.starts_with("head.fc.") || (name.starts_with("stem.out.") && stem_alone);
+    copy.add(
+        name, tensor,
+        may_have_other_rows ? WeightCopy::OtherRows::kKeepInitial : WeightCopy::OtherRows::kRefuse);
   }
   // A model without a head leaves the file's head alone.
   if (!model->head) copy.ignore([](const auto& name) { return name.starts_with("head."); });

@@ -7,9 +7,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "qna/base/text.h"
 #include "qna/checkpoint/file_testonly.h"
+#include "qna/config/efficientnet_stem.h"
 #include "qna/ops/tensors_testonly.h"
 
 namespace qna::checkpoint {
@@ -42,6 +44,11 @@ models::QnAViT make(const config::QnAViTConfig& config, uint64_t seed = 71) {
   return model;
 }
 
+std::map<std::string, Tensor> tensors_by_name(const torch::nn::Module& model) {
+  const NamedTensors tensors = named_tensors(model);
+  return {tensors.begin(), tensors.end()};
+}
+
 ModelInfo full_info() {
   return {.name = "small",
           .preprocess = {.resize = 40,
@@ -56,8 +63,8 @@ ModelInfo full_info() {
 using ModelFile = testing::FileTest;
 
 TEST_F(ModelFile, RoundTripIsExact) {
-  for (const auto stem :
-       {config::StemKind::kPatch, config::StemKind::kConv, config::StemKind::kResNet}) {
+  for (const auto stem : {config::StemKind::kPatch, config::StemKind::kConv,
+                          config::StemKind::kResNet, config::StemKind::kEfficientNet}) {
     for (const auto head :
          {config::HeadKind::kGap, config::HeadKind::kQnAv1, config::HeadKind::kQnAv2}) {
       config::QnAViTConfig config = small_config();
@@ -234,6 +241,42 @@ TEST_F(ModelFile, AnotherWindow) {
   EXPECT_EQ(load_weights(other, path()),
             (LoadReport{"stages.1.blocks.0.attention.relative_bias: [5, 3, 2] -> [9, 7, 2], "
                         "resized bicubically"}));
+}
+
+// A file of a network without blocks gives another its stem.
+TEST_F(ModelFile, StemAlone) {
+  config::QnAViTConfig stem = small_config();
+  stem.stem = config::StemKind::kEfficientNet;
+  stem.base_dim = config::kEfficientNetLast;
+  stem.classes = 0;
+  stem.stages = {config::StageConfig{}};
+  const models::QnAViT given = make(stem);
+  save_model(path(), given, {});
+
+  config::QnAViTConfig config = small_config();
+  config.stem = config::StemKind::kEfficientNet;
+  models::QnAViT model = make(config, 72);
+  EXPECT_EQ(load_weights(model, path()),
+            (LoadReport{"stages: not in the file, which is a stem alone; newly initialised",
+                        "stem.out.weight: [112, 112] -> [8, 112], newly initialised",
+                        "stem.out.bias: [112] -> [8], newly initialised",
+                        "head.norm.weight: not in the file, newly initialised",
+                        "head.norm.bias: not in the file, newly initialised",
+                        "head.fc.weight: not in the file, newly initialised",
+                        "head.fc.bias: not in the file, newly initialised"}));
+  const models::QnAViT before = make(config, 72);
+  const std::map<std::string, Tensor> from = tensors_by_name(*given);
+  const std::map<std::string, Tensor> kept = tensors_by_name(*before);
+  for (const auto& [name, tensor] : named_tensors(*model)) {
+    const bool is_given = name.starts_with("stem.") && !name.starts_with("stem.out.");
+    EXPECT_TRUE(torch::equal(tensor, (is_given ? from : kept).at(name))) << name;
+  }
+
+  // Of the same width, all of the stem.
+  config.base_dim = config::kEfficientNetLast;
+  models::QnAViT wide = make(config, 73);
+  EXPECT_EQ(load_weights(wide, path()).size(), 5);
+  EXPECT_TRUE(torch::equal(wide->efficientnet_stem->out->weight, from.at("stem.out.weight")));
 }
 
 TEST_F(ModelFile, MissingAndExtraTensors) {

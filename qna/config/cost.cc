@@ -7,6 +7,7 @@
 
 #include "qna/config/attention_tiles.h"
 #include "qna/config/cost_parts.h"
+#include "qna/config/efficientnet_stem.h"
 
 namespace qna::config {
 namespace {
@@ -193,6 +194,63 @@ std::string add_downsampling(Cost& c, const Site& site) {
   return description;
 }
 
+void add_inverted_residual(Cost& c, const InvertedResidualOptions& o, const Map& in,
+                           const Map& out) {
+  const auto pixels = static_cast<double>(in.count());
+  const auto windows = static_cast<double>(out.count());
+  if (o.expands()) {
+    add_product(c, pixels, o.in_features, o.hidden, true);
+    c.flops += pixels * o.hidden;  // ReLU6
+  }
+  add_product(c, windows, o.kernel * o.kernel, o.hidden, true);
+  c.flops += windows * o.hidden;
+  add_product(c, windows, o.hidden, o.features, true);
+  if (o.has_skip()) c.flops += windows * o.features;
+}
+
+std::string add_efficientnet_stem(Cost& c, const QnAViTConfig& config, int64_t height,
+                                  int64_t width) {
+  Map map = Map{height, width}.half();
+  const auto first = static_cast<double>(map.count());
+  add_product(c, first, 9 * config.in_channels, kEfficientNetFirst, true);
+  c.flops += first * kEfficientNetFirst;
+  for (const InvertedResidualOptions& block : efficientnet_blocks()) {
+    const Map in = map;
+    if (block.stride == 2) map = map.half();
+    add_inverted_residual(c, block, in, map);
+  }
+  add_product(c, static_cast<double>(map.count()), kEfficientNetLast, config.base_dim, true);
+  return "five stages of EfficientNet-Lite0, a product";
+}
+
+std::string add_convolution_stem(Cost& c, const QnAViTConfig& config, int64_t height,
+                                 int64_t width) {
+  const Map map = Map{height, width}.half();
+  const auto pixels = static_cast<double>(map.count());
+  const int64_t base = config.base_dim;
+  add_product(c, pixels, 49 * config.in_channels, base, false);
+  c.parameters += 2 * base;
+  c.flops += pixels * base * (2 + kActivationFlops);
+  if (config.stem == StemKind::kConv) return "7x7 convolution, BatchNorm";
+  c.flops += 9.0 * map.half().count() * base;
+  return "7x7 convolution, BatchNorm, 3x3 max-pooling";
+}
+
+std::string add_stem(Cost& c, const QnAViTConfig& config, int64_t height, int64_t width) {
+  switch (config.stem) {
+    case StemKind::kPatch: {
+      const int64_t p = config.patch_size;
+      const auto patches = static_cast<double>(up(height, p) * up(width, p));
+      add_product(c, patches, p * p * config.in_channels, config.base_dim, false);
+      return fmt::format("{}x{} patches", p, p);
+    }
+    case StemKind::kEfficientNet:
+      return add_efficientnet_stem(c, config, height, width);
+    default:
+      return add_convolution_stem(c, config, height, width);
+  }
+}
+
 }  // namespace
 
 std::vector<LayerCost> layer_costs(const QnAViTConfig& config, int64_t height, int64_t width) {
@@ -203,25 +261,10 @@ std::vector<LayerCost> layer_costs(const QnAViTConfig& config, int64_t height, i
         {name, description, {map.height, map.width}, features, cost.parameters, cost.flops, stage});
   };
 
-  const int64_t base = config.base_dim;
   Map map{up(height, config.stem_stride()), up(width, config.stem_stride())};
-  {
-    Cost cost;
-    if (config.stem == StemKind::kPatch) {
-      const int64_t p = config.patch_size;
-      add_product(cost, map.count(), p * p * config.in_channels, base, false);
-      push("stem", fmt::format("{}x{} patches", p, p), map, base, cost, -1);
-    } else {
-      const double pixels = static_cast<double>(up(height, 2) * up(width, 2));
-      add_product(cost, pixels, 49 * config.in_channels, base, false);
-      cost.parameters += 2 * base;
-      cost.flops += pixels * base * (2 + kActivationFlops);
-      const bool pool = config.stem == StemKind::kResNet;
-      if (pool) cost.flops += 9.0 * map.count() * base;
-      push("stem", fmt::format("7x7 convolution, BatchNorm{}", pool ? ", 3x3 max-pooling" : ""),
-           map, base, cost, -1);
-    }
-  }
+  Cost stem;
+  const std::string stem_text = add_stem(stem, config, height, width);
+  push("stem", stem_text, map, config.base_dim, stem, -1);
 
   for (size_t i = 0; i < config.stages.size(); ++i) {
     const StageConfig& s = config.stages[i];

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "qna/config/blocks.h"
+#include "qna/config/efficientnet_stem.h"
 
 namespace qna::config {
 namespace {
@@ -113,16 +114,33 @@ void add(const List& list, const BlockOptions& o) {
 
 // ---- networks ----
 
-void add(const List& list, const QnAViTConfig& c) {
+void add(const List& list, const InvertedResidualOptions& o) {
+  if (o.expands()) list.linear("expand", o.in_features, o.hidden);
+  list.convolution("depthwise", 1, o.hidden, {o.kernel, o.kernel}, /*bias=*/true);
+  list.linear("project", o.hidden, o.features);
+}
+
+void add_efficientnet_stem(const List& list, const QnAViTConfig& c) {
+  list.convolution("conv", c.in_channels, kEfficientNetFirst, {3, 3}, /*bias=*/true);
+  const auto blocks = efficientnet_blocks();
+  for (size_t i = 0; i < blocks.size(); ++i) add(list.in("blocks", i), blocks[i]);
+  list.linear("out", kEfficientNetLast, c.base_dim);
+}
+
+void add_stem(const List& list, const QnAViTConfig& c) {
+  if (c.stem == StemKind::kEfficientNet) return add_efficientnet_stem(list, c);
   const int64_t kernel = c.stem == StemKind::kPatch ? c.patch_size : 7;
-  list.convolution("stem.conv", c.in_channels, c.base_dim, {kernel, kernel});
-  if (c.stem != StemKind::kPatch) {
-    list.norm("stem.norm", c.base_dim);
-    const List norm = list.in("stem.norm");
-    norm.add("running_mean", {c.base_dim}, Parameter::Kind::kStatistic);
-    norm.add("running_var", {c.base_dim}, Parameter::Kind::kStatistic);
-    norm.add("num_batches_tracked", {}, Parameter::Kind::kCount);
-  }
+  list.convolution("conv", c.in_channels, c.base_dim, {kernel, kernel});
+  if (c.stem == StemKind::kPatch) return;
+  list.norm("norm", c.base_dim);
+  const List norm = list.in("norm");
+  norm.add("running_mean", {c.base_dim}, Parameter::Kind::kStatistic);
+  norm.add("running_var", {c.base_dim}, Parameter::Kind::kStatistic);
+  norm.add("num_batches_tracked", {}, Parameter::Kind::kCount);
+}
+
+void add(const List& list, const QnAViTConfig& c) {
+  add_stem(list.in("stem"), c);
   for (size_t i = 0; i < c.stages.size(); ++i) {
     const List stage = list.in("stages", i);
     const int64_t features = c.features(i);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "qna/base/error.h"
+#include "qna/config/efficientnet_stem.h"
 #include "qna/format/fields.h"
 
 namespace qna::config {
@@ -17,8 +18,10 @@ using format::Fields;
 
 constexpr const char* kQnAViTSubject = "model configuration";
 
-constexpr EnumName<StemKind> kStems[] = {
-    {StemKind::kPatch, "patch"}, {StemKind::kConv, "conv"}, {StemKind::kResNet, "resnet"}};
+constexpr EnumName<StemKind> kStems[] = {{StemKind::kPatch, "patch"},
+                                         {StemKind::kConv, "conv"},
+                                         {StemKind::kResNet, "resnet"},
+                                         {StemKind::kEfficientNet, "efficientnet"}};
 constexpr EnumName<Downsample> kDownsamples[] = {{Downsample::kQnA, "qna"},
                                                  {Downsample::kPatchMerging, "patch_merging"},
                                                  {Downsample::kConvPool, "conv_pool"},
@@ -39,6 +42,7 @@ constexpr EnumName<kernels::Activation> kActivations[] = {
     {kernels::Activation::kGeluTanh, "gelu_tanh"},
     {kernels::Activation::kGelu, "gelu"},
     {kernels::Activation::kRelu, "relu"},
+    {kernels::Activation::kRelu6, "relu6"},
     {kernels::Activation::kSilu, "silu"}};
 constexpr EnumName<AttentionScale> kScales[] = {
     {AttentionScale::kPerTap, "per_tap"}, {AttentionScale::kPerQuery, "per_query"},
@@ -78,6 +82,20 @@ void visit_qna_vit(auto& c, const auto& visit) {
 }
 
 }  // namespace
+
+int64_t QnAViTConfig::stem_stride() const {
+  switch (stem) {
+    case StemKind::kPatch:
+      return patch_size;
+    case StemKind::kConv:
+      return 2;
+    case StemKind::kResNet:
+      return 4;
+    case StemKind::kEfficientNet:
+      return kEfficientNetStride;
+  }
+  return 1;
+}
 
 void check(const QnAViTConfig& c) {
   const auto in_range = [&](const std::string& name, int64_t value, int64_t least,

@@ -12,8 +12,9 @@
 namespace qna::config {
 
 // From pixels to the first map: patches through one product; a 7 x 7 convolution with stride 2,
-// BatchNorm and activation, for small images; the same with max-pooling behind it.
-enum class StemKind { kPatch, kConv, kResNet };
+// BatchNorm and activation, for small images; the same with max-pooling behind it; the first stages
+// of EfficientNet-Lite0 (efficientnet_stem.h), whose weights have seen ImageNet.
+enum class StemKind { kPatch, kConv, kResNet, kEfficientNet };
 // Between stages.
 enum class Downsample {
   kQnA,           // a block whose QnA layer has stride 2
@@ -71,9 +72,7 @@ struct QnAViTConfig {
 
   // Features of stage i, and how many pixels one position of its map stands for.
   int64_t features(size_t stage) const { return base_dim << stage; }
-  int64_t stem_stride() const {
-    return stem == StemKind::kPatch ? patch_size : stem == StemKind::kConv ? 2 : 4;
-  }
+  int64_t stem_stride() const;
   int64_t stride(size_t stage) const { return stem_stride() << stage; }
 
   bool operator==(const QnAViTConfig&) const = default;

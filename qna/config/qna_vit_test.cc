@@ -81,7 +81,8 @@ TEST(Config, RoundTripOfEveryField) { expect_round_trips(unusual_qna_vit()); }
 
 TEST(Config, RoundTripOfEveryChoice) {
   QnAViTConfig config = unusual_qna_vit();
-  for (const auto stem : {StemKind::kPatch, StemKind::kConv, StemKind::kResNet}) {
+  for (const auto stem :
+       {StemKind::kPatch, StemKind::kConv, StemKind::kResNet, StemKind::kEfficientNet}) {
     config.stem = stem;
     expect_round_trips(config);
   }
@@ -104,8 +105,9 @@ TEST(Config, RoundTripOfEveryChoice) {
     config.head = head;
     expect_round_trips(config);
   }
-  for (const auto activation : {kernels::Activation::kGeluTanh, kernels::Activation::kGelu,
-                                kernels::Activation::kRelu, kernels::Activation::kSilu}) {
+  for (const auto activation :
+       {kernels::Activation::kGeluTanh, kernels::Activation::kGelu, kernels::Activation::kRelu,
+        kernels::Activation::kRelu6, kernels::Activation::kSilu}) {
     config.activation = activation;
     expect_round_trips(config);
   }

@@ -103,6 +103,9 @@ class Rows {
   explicit Rows(const config::QnAViTConfig& config) : config_(config) {
     check(config.local_mixer == config::LocalMixer::kQnA,
           "import: the local blocks of the authors' models are QnA, this configuration's are not");
+    check(config.stem != config::StemKind::kEfficientNet,
+          "import: the authors' models have the stem patch, conv or resnet, this configuration has "
+          "'efficientnet'");
     const bool patch = config.stem == config::StemKind::kPatch;
     add("StemBlock_0." + std::string(patch ? "conv_1x1" : "conv_7x7") + ".kernel",
         "stem.conv.weight", convolution);

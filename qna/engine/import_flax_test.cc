@@ -230,6 +230,14 @@ TEST(ImportFlax, ResNetStemWithItsStatistics) {
                    {"missing", "batch_stats.StemBlock_0.BatchNorm_0.var", "stem.norm.running_var"});
 }
 
+TEST(ImportFlax, NetworksThatTheAuthorsDoNotHave) {
+  config::QnAViTConfig config = small_config();
+  const FlaxState state = exported(config);
+  config.stem = config::StemKind::kEfficientNet;
+  expect_complaint([&] { import_flax(state, config, "test"); },
+                   {"stem patch, conv or resnet", "'efficientnet'"});
+}
+
 // The msgpack file made by the authors' code.
 TEST(ImportFlax, GoldenFile) {
   const FlaxState state =

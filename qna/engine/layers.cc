@@ -106,15 +106,20 @@ Matrix window_matrix(const Floats& weight, int64_t out, int64_t in, int64_t kern
   return matrix;
 }
 
+namespace {
+kernels::ConvolutionShape between(kernels::ConvolutionShape shape, const Map& x, const Map& y) {
+  shape.batch = x.batch;
+  shape.height = x.height;
+  shape.width = x.width;
+  shape.in_features = x.features;
+  shape.out_height = y.height;
+  shape.out_width = y.width;
+  return shape;
+}
+}  // namespace
+
 void Convolution::run(const Map& x, const Map& y, Worker& worker, const float* residual) const {
-  kernels::ConvolutionShape s = shape;
-  s.batch = x.batch;
-  s.height = x.height;
-  s.width = x.width;
-  s.in_features = x.features;
-  s.out_height = y.height;
-  s.out_width = y.width;
-  kernels::convolution({.shape = s,
+  kernels::convolution({.shape = between(shape, x, y),
                         .x = x.data,
                         .norm = norm,
                         .weights = &weights,
@@ -122,6 +127,24 @@ void Convolution::run(const Map& x, const Map& y, Worker& worker, const float* r
                         .residual = residual,
                         .y = y.data},
                        worker.runtime);
+}
+
+Floats taps_first(const Floats& weight, int64_t features) {
+  const int64_t taps = static_cast<int64_t>(weight.size()) / features;
+  Floats turned(weight.size());
+  for (int64_t c = 0; c < features; ++c)
+    for (int64_t t = 0; t < taps; ++t) turned[t * features + c] = weight[c * taps + t];
+  return turned;
+}
+
+void Depthwise::run(const Map& x, const Map& y, Worker& worker) const {
+  kernels::depthwise({.shape = between(shape, x, y),
+                      .x = x.data,
+                      .weight = weight.data(),
+                      .bias = bias.empty() ? nullptr : bias.data(),
+                      .activation = activation,
+                      .y = y.data},
+                     worker.runtime);
 }
 
 Convolution strided_product(const Matrix& matrix, kernels::WeightType type,

@@ -9,6 +9,7 @@
 #include "qna/engine/worker.h"
 #include "qna/kernels/convolution.h"
 #include "qna/kernels/dense.h"
+#include "qna/kernels/depthwise.h"
 
 namespace qna::engine {
 
@@ -75,6 +76,20 @@ struct Convolution {
 // 1 x 1 with a stride.
 Convolution strided_product(const Matrix& matrix, kernels::WeightType type,
                             std::array<int64_t, 2> stride, kernels::Norm norm = {});
+
+// A convolution of each feature by itself.
+struct Depthwise {
+  kernels::ConvolutionShape shape;  // but for batch and sizes
+  Floats weight;                    // [taps, features]
+  Floats bias = {};                 // or empty
+  kernels::Activation activation = kernels::Activation::kNone;
+
+  // y has its size already.
+  void run(const Map& x, const Map& y, Worker& worker) const;
+  size_t bytes() const { return (weight.size() + bias.size()) * sizeof(float); }
+};
+// Such a convolution's weights [features, 1, kh, kw] as it wants them.
+Floats taps_first(const Floats& weight, int64_t features);
 
 // Rows through a packed product.
 struct DenseOptions {

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "qna/kernels/depthwise.h"
 #include "qna/kernels/halo_attention.h"
 #include "qna/kernels/pool.h"
 #include "qna/kernels/sasa.h"
@@ -223,36 +222,22 @@ class DepthwiseMixer final : public Mixer {
                  const NormWeights& norm)
       : norm_(norm) {
     const config::ConvolutionOptions o = config::complete(options);
-    shape_ = same_shape(o.kernel_size, o.stride);
-    shape_.in_features = o.in_features;
-    const Floats weight = tensors.in("conv").get("weight");  // [features, taps]
-    const int64_t taps = shape_.taps();
-    weight_.resize(weight.size());
-    for (int64_t c = 0; c < o.in_features; ++c)
-      for (int64_t t = 0; t < taps; ++t) weight_[t * o.in_features + c] = weight[c * taps + t];
+    conv_ = {.shape = same_shape(o.kernel_size, o.stride),
+             .weight = taps_first(tensors.in("conv").get("weight"), o.in_features)};
     project_ = linear(tensors.in("proj"), o.out_features, o.in_features, false)
                    .pack(tensors.weight_type());
   }
   void run(const Map& x, const Map& y, Mask mask, Worker& worker) const override {
     Scope scope(worker.arena);
-    const NormedMap normed(norm_, x, mask, scope, worker);
-    kernels::ConvolutionShape s = shape_;
-    s.batch = x.batch;
-    s.height = x.height;
-    s.width = x.width;
-    s.out_height = y.height;
-    s.out_width = y.width;
-    float* mixed = scope.floats(y.rows() * x.features);
-    kernels::depthwise({.shape = s, .x = normed.map.data, .weight = weight_.data(), .y = mixed},
-                       worker.runtime);
-    dense(mixed, y.rows(), project_, y.data, worker);
+    const Map mixed{y.batch, y.height, y.width, x.features, scope.floats(y.rows() * x.features)};
+    conv_.run(NormedMap(norm_, x, mask, scope, worker).map, mixed, worker);
+    dense(mixed.data, y.rows(), project_, y.data, worker);
   }
-  size_t bytes() const override { return project_.bytes(); }
+  size_t bytes() const override { return conv_.bytes() + project_.bytes(); }
 
  private:
   NormWeights norm_;
-  kernels::ConvolutionShape shape_;
-  Floats weight_;
+  Depthwise conv_;
   kernels::PackedWeights project_;
 };
 

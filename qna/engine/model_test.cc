@@ -52,6 +52,7 @@ std::vector<config::QnAViTConfig> classifiers() {
       with([](auto&) {}),
       with([](auto& c) { c.stem = config::StemKind::kConv; }),
       with([](auto& c) { c.stem = config::StemKind::kResNet; }),
+      with([](auto& c) { c.stem = config::StemKind::kEfficientNet; }),
       with([](auto& c) { c.head = config::HeadKind::kQnAv1; }),
       with([](auto& c) { c.head = config::HeadKind::kQnAv2; }),
       with([](auto& c) {
@@ -305,6 +306,8 @@ TEST(Model, NothingIsAllocatedAfterTheFirstCallOfAShape) {
   };
   expect_no_allocation(classifier([](auto&) {}), "classifier");
   expect_no_allocation(classifier([](auto& c) { c.stem = config::StemKind::kResNet; }), "stem");
+  expect_no_allocation(classifier([](auto& c) { c.stem = config::StemKind::kEfficientNet; }),
+                       "efficientnet stem");
   expect_no_allocation(classifier([](auto& c) {
                          c.stages[1].window = {0, 0};
                        }),

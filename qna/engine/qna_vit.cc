@@ -65,7 +65,11 @@ bool has_maps(const Block& block) {
 }  // namespace
 
 QnAViT::QnAViT(const Tensors& tensors, const config::QnAViTConfig& c) : config_(c) {
-  stem_ = make_stem(tensors.in("stem"), c);
+  if (c.stem == config::StemKind::kEfficientNet) {
+    efficientnet_stem_.emplace(tensors.in("stem"), c);
+  } else {
+    stem_ = make_stem(tensors.in("stem"), c);
+  }
   for (size_t i = 0; i < c.stages.size(); ++i) {
     const Tensors of_stage = tensors.in("stages", i);
     const config::StageConfig& s = c.stages[i];
@@ -97,7 +101,7 @@ QnAViT::QnAViT(const Tensors& tensors, const config::QnAViTConfig& c) : config_(
 }
 
 size_t QnAViT::bytes() const {
-  size_t sum = stem_->weights.bytes() + fc_.bytes();
+  size_t sum = (stem_ ? stem_->weights.bytes() : efficientnet_stem_->bytes()) + fc_.bytes();
   for (const Stage& stage : stages_) {
     for (const auto& block : stage.blocks) sum += block->bytes();
     if (stage.downsample) sum += stage.downsample->bytes();
@@ -124,6 +128,7 @@ void QnAViT::run_stem(const ImageBatch& images, const Map& y, Worker& worker) co
     std::copy_n(images.pixels, x.size(), x.data);
     zero_masked(x, images.mask);
   }
+  if (efficientnet_stem_) return efficientnet_stem_->run(x, y, images.mask, worker);
   if (config_.stem != config::StemKind::kResNet) {
     stem_->run(x, y, worker);
     if (config_.stem == config::StemKind::kPatch) return;  // 0 gives 0

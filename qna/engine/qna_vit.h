@@ -3,6 +3,7 @@
 
 #include "qna/config/qna_vit.h"
 #include "qna/engine/block.h"
+#include "qna/engine/efficientnet_stem.h"
 #include "qna/engine/visitor.h"
 
 namespace qna::engine {
@@ -52,7 +53,8 @@ class QnAViT {
   AttentionLayer describe(std::string name, size_t stage, const Block& block) const;
 
   config::QnAViTConfig config_;
-  std::optional<Convolution> stem_;
+  std::optional<Convolution> stem_;  // one of the two
+  std::optional<EfficientNetStem> efficientnet_stem_;
   std::vector<Stage> stages_;
   std::optional<NormWeights> head_norm_;
   std::optional<QnAOverMap> head_qna_;

@@ -120,10 +120,11 @@ json detector_model(const Survey& survey, const Start& start, const engine::Mode
     if (!start.random_weights) model["freeze"] = kFrozen;
     return model;
   }
-  constexpr size_t kStages = 3;  // a map of a position for every 16 pixels
+  constexpr int64_t kStride = 16;  // of the backbone's map, at most
   config::QnAViTConfig backbone = file.config_as<config::QnAViTConfig>();
   json model = {{"name", "detr_qna_tiny"}, {"config", small_detector(survey)}};
-  const size_t stages = std::min(kStages, backbone.stages.size());
+  size_t stages = 1;
+  while (stages < backbone.stages.size() && backbone.stride(stages) <= kStride) ++stages;
   if (!start.random_weights) {
     model["freeze"] = kFrozen;
     model["backbone"] = std::filesystem::absolute(start.file).lexically_normal().string();

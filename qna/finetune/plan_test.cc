@@ -208,7 +208,8 @@ TEST(Plan, ADetectorOnAClassifier) {
   const config::DetrConfig network = tasks::detector_config(options, 2);
   EXPECT_EQ(network.queries, 40);  // 1.5 times the most objects of a picture
   EXPECT_TRUE(network.anchors);
-  EXPECT_EQ(std::get<config::QnAViTConfig>(network.backbone).stages.size(), 3u);
+  const auto& backbone = std::get<config::QnAViTConfig>(network.backbone);
+  EXPECT_EQ(backbone.stride(backbone.stages.size() - 1), 16);
   const Plan random = plan_for(boxes(200), {.train = 15, .evaluate = 60}, 550,
                                {.file = kWeights, .random_weights = true});
   const auto own = tasks::detection_options(train::recipe_from_json(random.recipe).sections);

@@ -54,6 +54,17 @@ HWY_INLINE FloatVector Gelu(FloatVector x) {
   return hn::Mul(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), half, hn::Sub(one, half)));
 }
 
+// Not Max: that would lose a NaN.
+HWY_INLINE FloatVector Relu(FloatVector x) {
+  const FloatVector zero = hn::Zero(FloatTag());
+  return hn::IfThenElse(hn::Lt(x, zero), zero, x);
+}
+
+HWY_INLINE FloatVector Relu6(FloatVector x) {
+  const FloatVector most = hn::Set(FloatTag(), 6.0f);
+  return hn::IfThenElse(hn::Gt(x, most), most, Relu(x));
+}
+
 // out = function(in) for a block of rows, which are a stride apart; out may be in.
 template <typename Function>
 HWY_INLINE void ForBlock(float* out, int64_t out_stride, const float* in, int64_t in_stride,
@@ -69,7 +80,6 @@ HWY_INLINE void ForBlock(float* out, int64_t out_stride, const float* in, int64_
 inline HWY_NOINLINE void Activate(float* out, int64_t out_stride, const float* in,
                                   int64_t in_stride, int64_t rows, int64_t columns,
                                   Activation activation) {
-  const FloatTag d;
   const auto apply = [&](const auto& function) HWY_ATTR {
     ForBlock(out, out_stride, in, in_stride, rows, columns, function);
   };
@@ -84,9 +94,10 @@ inline HWY_NOINLINE void Activate(float* out, int64_t out_stride, const float* i
       apply([](FloatVector x) HWY_ATTR { return Gelu(x); });
       break;
     case Activation::kRelu:
-      // Not Max: that would lose a NaN.
-      apply([&](FloatVector x)
-                HWY_ATTR { return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x); });
+      apply([](FloatVector x) HWY_ATTR { return Relu(x); });
+      break;
+    case Activation::kRelu6:
+      apply([](FloatVector x) HWY_ATTR { return Relu6(x); });
       break;
     case Activation::kSilu:
       apply([](FloatVector x) HWY_ATTR { return Silu(x); });

@@ -56,8 +56,13 @@ HWY_INLINE ValueAndSlope GeluWithSlope(FloatVector x) {
 HWY_INLINE ValueAndSlope ReluWithSlope(FloatVector x) {
   const FloatTag d;
   const FloatVector zero = hn::Zero(d);
-  return {hn::IfThenElse(hn::Lt(x, zero), zero, x),
-          hn::IfThenElseZero(hn::Gt(x, zero), hn::Set(d, 1.0f))};
+  return {Relu(x), hn::IfThenElseZero(hn::Gt(x, zero), hn::Set(d, 1.0f))};
+}
+
+HWY_INLINE ValueAndSlope Relu6WithSlope(FloatVector x) {
+  const FloatTag d;
+  const auto inside = hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, hn::Set(d, 6.0f)));
+  return {Relu6(x), hn::IfThenElseZero(inside, hn::Set(d, 1.0f))};
 }
 
 // Calls use(function), where function(x) gives the activation's value and slope.
@@ -75,6 +80,9 @@ HWY_INLINE void WithSlope(Activation activation, const Use& use) {
       break;
     case Activation::kRelu:
       use([](FloatVector x) HWY_ATTR { return ReluWithSlope(x); });
+      break;
+    case Activation::kRelu6:
+      use([](FloatVector x) HWY_ATTR { return Relu6WithSlope(x); });
       break;
     case Activation::kSilu:
       use([](FloatVector x) HWY_ATTR { return SiluWithSlope(x); });

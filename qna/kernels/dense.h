@@ -19,7 +19,8 @@ enum class Activation {
   kGeluTanh,  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
   kGelu,      // x / 2 (1 + erf(x / sqrt 2))
   kRelu,
-  kSilu,  // x / (1 + exp(-x))
+  kRelu6,  // at least 0, at most 6
+  kSilu,   // x / (1 + exp(-x))
 };
 
 // W [inner, columns]: element (k, c) is weight[k * inner_stride + c * column_stride].

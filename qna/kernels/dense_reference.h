@@ -19,6 +19,8 @@ inline double activate(double x, Activation activation) {
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::kRelu:
       return x < 0 ? 0 : x;  // NaN stays NaN
+    case Activation::kRelu6:
+      return x < 0 ? 0 : x > 6 ? 6 : x;
     case Activation::kSilu:
       return x / (1 + std::exp(-x));
   }

@@ -27,6 +27,8 @@ Activated activate_with_slope(double x, Activation activation) {
     }
     case Activation::kRelu:
       return {x < 0 ? 0 : x, x > 0 ? 1.0 : 0.0};  // NaN stays NaN
+    case Activation::kRelu6:
+      return {activate(x, activation), x > 0 && x < 6 ? 1.0 : 0.0};
     case Activation::kSilu: {
       const double s = 1 / (1 + std::exp(-x));
       return {x * s, s + x * s * (1 - s)};

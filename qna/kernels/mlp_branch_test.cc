@@ -130,7 +130,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(MlpBranch, Operator, MlpBranch);
 
 TEST(MlpBranch, ReferenceAgainstFiniteDifferences) {
   for (const Activation activation : kActivations) {
-    if (activation == Activation::kRelu) continue;  // has a corner
+    if (activation == Activation::kRelu || activation == Activation::kRelu6) continue;  // corners
     BranchProblem<double> p({3, 2, 5, 7}, Keep::kSome, activation);
     SCOPED_TRACE(p.text());
     expect_gradients<double>(p.run(),

@@ -26,9 +26,7 @@ TEST(NetworkImplementation, ForcedOneRuns) {
         {"convolution", 2 * x,
          [&](float* y) { convolution({.shape = one, .x = &x, .weights = &two, .y = y}, runtime); }},
         {"depthwise", 2 * x,
-         [&](float* y) {
-           depthwise({one, &x, &factor, y}, runtime);
-         }},
+         [&](float* y) { depthwise({.shape = one, .x = &x, .weight = &factor, .y = y}, runtime); }},
         {"max_pool", x, [&](float* y) { max_pool({.shape = one, .x = &x, .y = y}, runtime); }},
         {"average_pool", x,
          [&](float* y) { average_pool({.shape = one, .x = &x, .y = y}, runtime); }},

@@ -17,7 +17,8 @@ struct NoWeight {};
 template <bool kHasMask>
 struct Largest {
   static constexpr bool kMasked = kHasMask;
-  HWY_INLINE FloatVector start() const {
+  template <typename Vector>
+  HWY_INLINE FloatVector start(int64_t, const Vector&) const {
     return hn::Set(FloatTag(), -std::numeric_limits<float>::infinity());
   }
   template <typename Vector>
@@ -38,7 +39,10 @@ struct Largest {
 
 struct Mean {
   static constexpr bool kMasked = false;
-  HWY_INLINE FloatVector start() const { return hn::Zero(FloatTag()); }
+  template <typename Vector>
+  HWY_INLINE FloatVector start(int64_t, const Vector&) const {
+    return hn::Zero(FloatTag());
+  }
   template <typename Vector>
   HWY_INLINE NoWeight load(int64_t, int64_t, const Vector&) const {
     return {};

@@ -8,13 +8,14 @@
 namespace qna::kernels::testing {
 namespace {
 
-enum class Reduction { kDepthwise, kMax, kMaxMasked, kAverage };
+enum class Reduction { kDepthwise, kDepthwiseRelu, kDepthwiseRelu6, kMax, kMaxMasked, kAverage };
 
 struct ReductionProblem {
   ReductionProblem(const ConvolutionShape& shape_in, Reduction reduction_in)
       : shape(shape_in), reduction(reduction_in) {
     x = normal_floats(shape.pixels() * shape.in_features, 1);
     weight = normal_floats(shape.taps() * shape.in_features, 2);
+    bias = normal_floats(shape.in_features, 4);
     if (reduction == Reduction::kMaxMasked) mask = random_mask(shape.pixels(), 3);
   }
 
@@ -28,7 +29,11 @@ struct ReductionProblem {
     return one_output(shape.windows() * shape.in_features, tolerance, [&](float* y) {
       const PoolArgs pool{.shape = shape, .x = x.data(), .mask = or_null(mask), .y = y};
       if (reduction == Reduction::kDepthwise) {
-        depthwise({shape, x.data(), weight.data(), y}, runtime);
+        depthwise({.shape = shape, .x = x.data(), .weight = weight.data(), .y = y}, runtime);
+      } else if (reduction == Reduction::kDepthwiseRelu) {
+        depthwise({shape, x.data(), weight.data(), bias.data(), Activation::kRelu, y}, runtime);
+      } else if (reduction == Reduction::kDepthwiseRelu6) {
+        depthwise({shape, x.data(), weight.data(), bias.data(), Activation::kRelu6, y}, runtime);
       } else if (reduction == Reduction::kAverage) {
         average_pool(pool, runtime);
       } else {
@@ -56,7 +61,7 @@ struct ReductionProblem {
 
   ConvolutionShape shape;
   Reduction reduction;
-  OddInput<float> x, weight;
+  OddInput<float> x, weight, bias;
   OddInput<uint8_t> mask;  // empty: none
 };
 
@@ -100,7 +105,8 @@ struct Reductions {
 };
 
 using AllReductions =
-    ::testing::Types<Reductions<Reduction::kDepthwise>, Reductions<Reduction::kMax>,
+    ::testing::Types<Reductions<Reduction::kDepthwise>, Reductions<Reduction::kDepthwiseRelu>,
+                     Reductions<Reduction::kDepthwiseRelu6>, Reductions<Reduction::kMax>,
                      Reductions<Reduction::kMaxMasked>, Reductions<Reduction::kAverage>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Pool, Operator, AllReductions);
 INSTANTIATE_TYPED_TEST_SUITE_P(Pool, MaskedOperator, Reductions<Reduction::kMaxMasked>);

@@ -6,9 +6,9 @@
 
 namespace qna::kernels::testing {
 
-inline constexpr Activation kActivations[] = {Activation::kNone, Activation::kGeluTanh,
-                                              Activation::kGelu, Activation::kRelu,
-                                              Activation::kSilu};
+inline constexpr Activation kActivations[] = {Activation::kNone,  Activation::kGeluTanh,
+                                              Activation::kGelu,  Activation::kRelu,
+                                              Activation::kRelu6, Activation::kSilu};
 
 struct ProductOptions {
   bool bias = true;

@@ -16,7 +16,7 @@ namespace qna::kernels {
 namespace HWY_NAMESPACE {
 
 // What is done with the taps that lie inside the map, in their order. A rule has
-//   start()                   the result so far before the first tap
+//   start(c, vector)          the result so far before the first tap
 //   load(tap, c, vector)      what a tap needs besides its value, the same for all windows
 //   step(so_far, value, with) the result so far with one more tap
 //   finish(so_far, any)       any: whether there was a tap
@@ -32,7 +32,7 @@ HWY_INLINE void ReduceWindows(const ConvolutionShape& s, const float* x, int64_t
   ForEachVector(features, [&](int64_t c, auto vector) HWY_ATTR {
     FloatVector results[kPixels];
     QNA_UNROLL
-    for (int p = 0; p < kPixels; ++p) results[p] = rule.start();
+    for (int p = 0; p < kPixels; ++p) results[p] = rule.start(c, vector);
     bool any = !Rule::kMasked && rows.count() > 0 && columns.count() > 0;
     for (int64_t i = rows.first; i < rows.end; ++i) {
       const int64_t row = (image * s.height + top + i * s.dilation_h) * s.width + left;

@@ -264,7 +264,11 @@ QnAViTImpl::QnAViTImpl(const QnAViTConfig& config) : config_(config) {
 }
 
 void QnAViTImpl::reset() {
-  stem = register_module("stem", Stem(config_));
+  if (config_.stem == config::StemKind::kEfficientNet) {
+    efficientnet_stem = register_module("stem", EfficientNetStem(config_));
+  } else {
+    stem = register_module("stem", Stem(config_));
+  }
 
   // Stochastic depth grows linearly over all blocks; the down-sampling blocks count when they have
   // a rate of their own.
@@ -324,9 +328,13 @@ void QnAViTImpl::check_images(const torch::Tensor& x, const torch::Tensor& mask)
              mask.defined() ? in_brackets(mask.sizes()) : "");
 }
 
+torch::Tensor QnAViTImpl::forward_stem(const torch::Tensor& x, const torch::Tensor& mask) {
+  return stem ? stem->forward(x, mask) : efficientnet_stem->forward(x, mask);
+}
+
 torch::Tensor QnAViTImpl::run_stages(const torch::Tensor& x, const torch::Tensor& mask,
                                      Pyramid* pyramid) {
-  torch::Tensor map = stem->forward(x, mask);
+  torch::Tensor map = forward_stem(x, mask);
   for (size_t i = 0; i < stages.size(); ++i) {
     const torch::Tensor map_mask = mask_at(mask, i);
     map = stages[i]->forward(map, map_mask, checkpointing_);

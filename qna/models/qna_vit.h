@@ -15,13 +15,14 @@
 #include <vector>
 
 #include "qna/config/qna_vit.h"
+#include "qna/models/efficientnet_stem.h"
 #include "qna/nn/block.h"
 
 namespace qna::models {
 
 using config::QnAViTConfig;
 
-// Pixels to the first map, see config::StemKind.
+// Pixels to the first map, see config::StemKind; all kinds but "efficientnet".
 class StemImpl : public torch::nn::Cloneable<StemImpl> {
  public:
   explicit StemImpl(const QnAViTConfig& config);
@@ -118,6 +119,8 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
   torch::Tensor forward_features(const torch::Tensor& x, const torch::Tensor& mask = {});
   // All stages' maps, for detectors.
   Pyramid forward_pyramid(const torch::Tensor& x, const torch::Tensor& mask = {});
+  // The first stage's input.
+  torch::Tensor forward_stem(const torch::Tensor& x, const torch::Tensor& mask = {});
   // The last stage's map to logits (without a head: to the mean over positions). mask: that of the
   // map, by mask_at.
   torch::Tensor forward_head(const torch::Tensor& features, const torch::Tensor& mask = {});
@@ -133,7 +136,8 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
       const std::optional<torch::Device>& device = std::nullopt) const override;
   const QnAViTConfig& config() const { return config_; }
 
-  Stem stem{nullptr};
+  Stem stem{nullptr};  // one of the two
+  EfficientNetStem efficientnet_stem{nullptr};
   std::vector<Stage> stages;
   ClassificationHead head{nullptr};  // empty for 0 classes
 

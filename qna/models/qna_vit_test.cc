@@ -44,7 +44,7 @@ QnAViT make(const QnAViTConfig& config, uint64_t seed = 61) {
   for (Tensor& parameter : model->parameters()) {
     parameter.add_(torch::randn_like(parameter), 0.1);
   }
-  if (model->stem->norm) {
+  if (model->stem && model->stem->norm) {
     model->stem->norm->running_mean.normal_(0, 0.3);
     model->stem->norm->running_var.uniform_(0.5, 2);
   }
@@ -69,7 +69,8 @@ std::vector<Variant> variants() {
   };
   for (const auto& [stem, stem_name] :
        {std::pair{StemKind::kPatch, "patch"}, std::pair{StemKind::kConv, "conv"},
-        std::pair{StemKind::kResNet, "resnet"}}) {
+        std::pair{StemKind::kResNet, "resnet"},
+        std::pair{StemKind::kEfficientNet, "efficientnet"}}) {
     for (const auto& [way, way_name] :
          {std::pair{Downsample::kQnA, "qna"}, std::pair{Downsample::kPatchMerging, "patch_merging"},
           std::pair{Downsample::kConvPool, "conv_pool"}}) {
@@ -79,6 +80,7 @@ std::vector<Variant> variants() {
         add(fmt::format("{}, {}, {}", stem_name, way_name, head_name),
             [&, s = stem, w = way, h = head](QnAViTConfig& c) {
               c.stem = s;
+              if (s == StemKind::kEfficientNet) c.image_size = {128, 128};
               c.downsample = w;
               c.head = h;
             });
@@ -418,7 +420,8 @@ TEST(QnAViT, Clone) {
     const auto copy = std::dynamic_pointer_cast<QnAViTImpl>(model->clone());
     ASSERT_NE(copy, nullptr);
     torch::NoGradGuard no_grad;
-    const Tensor x = torch::randn({1, 20, 17, 3});
+    const int64_t stride = variant.config.stem_stride();  // more than one position in all stages
+    const Tensor x = torch::randn({1, 5 * stride, 4 * stride + 1, 3});
     const Tensor y = model->forward(x);
     EXPECT_FALSE(copy->is_training());
     EXPECT_TRUE(torch::equal(copy->forward(x), y));

@@ -99,11 +99,10 @@ std::vector<Case> cases() {
     add_qna(std::string("scale ") + name,
             [&, s = scale](BlockOptions& o) { o.qna->attention_scale = s; });
   }
-  const std::pair<const char*, Activation> activations[] = {{"none", Activation::kNone},
-                                                            {"gelu_tanh", Activation::kGeluTanh},
-                                                            {"gelu", Activation::kGelu},
-                                                            {"relu", Activation::kRelu},
-                                                            {"silu", Activation::kSilu}};
+  const std::pair<const char*, Activation> activations[] = {
+      {"none", Activation::kNone},   {"gelu_tanh", Activation::kGeluTanh},
+      {"gelu", Activation::kGelu},   {"relu", Activation::kRelu},
+      {"relu6", Activation::kRelu6}, {"silu", Activation::kSilu}};
   for (const auto& [name, activation] : activations) {
     add_qna(std::string("activation ") + name,
             [&, a = activation](BlockOptions& o) { o.activation = a; });

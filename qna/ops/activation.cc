@@ -12,6 +12,8 @@ at::Tensor activate(const at::Tensor& x, kernels::Activation activation) {
       return at::gelu(x);
     case kernels::Activation::kRelu:
       return at::relu(x);
+    case kernels::Activation::kRelu6:
+      return at::relu6(x);
     case kernels::Activation::kSilu:
       return at::silu(x);
   }

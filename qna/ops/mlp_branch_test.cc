@@ -36,11 +36,10 @@ std::vector<Case> mlp_cases() {
       Case("small", {2, 3, 3}, {.in = 16, .out = 32}, k3x3, {.drop_factor = true}),
       Case("tokens", {2, 6, 1}, {.in = 12, .out = 20}, k3x3, {.drop_factor = true}),
       Case("no factor", {2, 4, 5}, {.in = 16, .out = 24})};
-  const std::pair<const char*, Activation> activations[] = {{"none", Activation::kNone},
-                                                            {"gelu_tanh", Activation::kGeluTanh},
-                                                            {"gelu", Activation::kGelu},
-                                                            {"relu", Activation::kRelu},
-                                                            {"silu", Activation::kSilu}};
+  const std::pair<const char*, Activation> activations[] = {
+      {"none", Activation::kNone},   {"gelu_tanh", Activation::kGeluTanh},
+      {"gelu", Activation::kGelu},   {"relu", Activation::kRelu},
+      {"relu6", Activation::kRelu6}, {"silu", Activation::kSilu}};
   for (const bool factor : {false, true}) {
     for (const auto& [what, activation] : activations) {
       cases.push_back(Case(what, {3, 5, 4}, {.in = 24, .out = 56}, k3x3,

@@ -43,7 +43,10 @@ struct Case {
       : what(what), map(map), widths(widths), geometry(geometry), parts(parts) {}
 
   // Whether gradients follow small changes. Not across a kink, on either side of which one may be.
-  bool smooth() const { return parts.activation != kernels::Activation::kRelu; }
+  bool smooth() const {
+    using kernels::Activation;
+    return parts.activation != Activation::kRelu && parts.activation != Activation::kRelu6;
+  }
 
   const char* what;
   std::array<int64_t, 3> map;  // batch, height, width

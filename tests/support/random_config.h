@@ -28,7 +28,7 @@ class RandomConfig {
         .in_channels = pick(1, 4),
         .classes = pick(0, 3) * 5,
         .base_dim = 4 * pick(1, 3),
-        .stem = one_of(StemKind::kResNet),
+        .stem = one_of(StemKind::kEfficientNet),
         .patch_size = pick(1, 5),
         .stages = {},
         .local_mixer = one_of(LocalMixer::kDepthwise),
@@ -106,8 +106,8 @@ class RandomConfig {
   kernels::Activation activation() {
     using kernels::Activation;
     const Activation all[] = {Activation::kGeluTanh, Activation::kGelu, Activation::kRelu,
-                              Activation::kSilu};
-    return all[pick(0, 3)];
+                              Activation::kRelu6, Activation::kSilu};
+    return all[pick(0, 4)];
   }
 
   std::mt19937 random_;

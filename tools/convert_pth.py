@@ -3,9 +3,11 @@
 
   facebookresearch's DETR (detr-r50-e632da11.pth, ...)  ->  a detector
   torchvision's ResNet-18, 50 or 101                    ->  weights for a detector's backbone
+  EfficientNet-Lite0, of timm or EfficientNet-PyTorch   ->  a stem for QnA-ViTs, "efficientnet"
 
-Which of the two it is, is told by the names of the tensors. Numbers and names stay as they are. Needs
-nothing but PyTorch; no code in the file is run.
+Which of them it is, is told by the names of the tensors. Numbers and names stay as they are but for
+EfficientNet, whose BatchNorms are folded into the convolutions before them. Needs nothing but
+PyTorch; no code in the file is run.
 """
 
 import argparse
@@ -18,9 +20,10 @@ import sys
 import warnings
 
 EXAMPLES = """examples:
-  build/venv/bin/python tools/convert_detr.py detr-r50-e632da11.pth -o detr_r50.safetensors
-  build/venv/bin/python tools/convert_detr.py detr-r50-dc5-f0fb7ef5.pth --dilation -o dc5.safetensors
-  build/venv/bin/python tools/convert_detr.py resnet50-0676ba61.pth -o resnet50.safetensors
+  build/venv/bin/python tools/convert_pth.py detr-r50-e632da11.pth -o detr_r50.safetensors
+  build/venv/bin/python tools/convert_pth.py detr-r50-dc5-f0fb7ef5.pth --dilation -o dc5.safetensors
+  build/venv/bin/python tools/convert_pth.py resnet50-0676ba61.pth -o resnet50.safetensors
+  build/venv/bin/python tools/convert_pth.py efficientnet-lite0-57934424.pth -o lite0_stem.safetensors
 """
 
 # COCO's categories by their identifier, of which 11 are not in use.
@@ -38,6 +41,9 @@ BODY = "backbone.0.body."
 DETR_PARTS = ("transformer.", "class_embed.", "bbox_embed.", "query_embed.", "input_proj.", BODY,
               "backbone.1.")
 RESNETS = {(False, (2, 2, 2, 2)): 18, (True, (3, 4, 6, 3)): 50, (True, (3, 4, 23, 3)): 101}
+# Of EfficientNet-Lite0's stages, up to the fifth: blocks, features, expansion, kernel.
+LITE0 = ((1, 16, 1, 3), (2, 24, 6, 3), (2, 40, 6, 5), (3, 80, 6, 3), (3, 112, 6, 5))
+LITE0_NORM_EPSILON = 1e-3  # TensorFlow's
 DTYPES = {"torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16",
           "torch.float64": "F64", "torch.int64": "I64"}
 
@@ -168,6 +174,50 @@ def detector_metadata(arguments, tensors, options):
     }
 
 
+def stem_shapes():
+    """The stem's convolutions in their order, with the shapes that EfficientNet gives them."""
+    shapes, features, block = {"conv": (32, 3, 3, 3)}, 32, 0
+    for blocks, outputs, expansion, kernel in LITE0:
+        for _ in range(blocks):
+            name, hidden = f"blocks.{block}.", expansion * features
+            if expansion > 1:
+                shapes[name + "expand"] = (hidden, features, 1, 1)
+            shapes[name + "depthwise"] = (hidden, 1, kernel, kernel)
+            shapes[name + "project"] = (outputs, hidden, 1, 1)
+            features, block = outputs, block + 1
+    return shapes
+
+
+def efficientnet_stem(tensors):
+    """The stem's tensors, of convolutions that are followed by the four tensors of their BatchNorm."""
+    import torch
+
+    rest, stem = iter(tensors.items()), {}
+    for name, shape in stem_shapes().items():
+        group = [next(rest, (None, None)) for _ in range(5)]
+        wanted = (shape, *4 * [shape[:1]])
+        if any(tensor is None or tuple(tensor.shape) != size for (_, tensor), size in zip(group, wanted)):
+            raise Mistake(f"{group[0][0]} and the four tensors behind it must be a convolution {list(shape)} and its "
+                          "BatchNorm, as EfficientNet-Lite0 has them")
+        weight, scale, shift, mean, variance = (tensor.double() for _, tensor in group)
+        scale = scale / (variance + LITE0_NORM_EPSILON).sqrt()
+        product = name.endswith(("expand", "project"))
+        weight = (weight.flatten(1) if product else weight) * scale.view(-1, *([1] if product else [1, 1, 1]))
+        stem[f"stem.{name}.weight"] = weight.float().contiguous()
+        stem[f"stem.{name}.bias"] = (shift - mean * scale).float()
+    features = LITE0[-1][1]
+    return {**stem, "stem.out.weight": torch.eye(features), "stem.out.bias": torch.zeros(features)}
+
+
+def stem_metadata():
+    """A network that is a stem and nothing else."""
+    config = {"stem": "efficientnet", "base_dim": LITE0[-1][1], "classes": 0, "stages": [{}]}
+    preprocess = {"resize": 256, "crop": [224, 224], "filter": "bicubic", "mean": [0.5] * 3, "std": [0.5] * 3}
+    return {"format": "qna-1", "name": "efficientnet_lite0_stem", "config": json.dumps(config),
+            "preprocess": json.dumps(preprocess),
+            "training": json.dumps({"imported_from": "EfficientNet-Lite0 checkpoint"})}
+
+
 def write_safetensors(path, tensors, metadata):
     """Whole or not at all."""
     header, end = {"__metadata__": metadata}, 0
@@ -198,26 +248,30 @@ def write_safetensors(path, tensors, metadata):
 
 
 def recognize(arguments, tensors, options):
-    """The metadata of the file to write, and what to tell the user."""
+    """The tensors and the metadata of the file to write, and what to tell the user."""
     if "class_embed.weight" in tensors and any(name.startswith(BODY) for name in tensors):
         metadata = detector_metadata(arguments, tensors, options)
         config = json.loads(metadata["config"])
-        return metadata, (f"{metadata['name']}: {config['classes']} classes, {config['queries']} queries, "
-                          f"{config['encoder_blocks']} + {config['decoder_blocks']} blocks of "
-                          f"{config['hidden']} features")
-    if "conv1.weight" in tensors and "layer1.0.conv1.weight" in tensors:
-        for option in ("dilation", "heads", "labels"):
-            if getattr(arguments, option):
-                raise Mistake(f"--{option} is for detectors, and this is a ResNet")
-        return {"format": "pt"}, f"ResNet-{resnet_depth(tensors)}, to be a detector's backbone"
-    raise Mistake("neither a DETR of facebookresearch nor a ResNet of torchvision; its tensors are "
-                  f"{', '.join(list(tensors)[:3])} ...")
+        return tensors, metadata, (f"{metadata['name']}: {config['classes']} classes, {config['queries']} queries, "
+                                   f"{config['encoder_blocks']} + {config['decoder_blocks']} blocks of "
+                                   f"{config['hidden']} features")
+    resnet = "conv1.weight" in tensors and "layer1.0.conv1.weight" in tensors
+    efficientnet = bool({"_conv_stem.weight", "conv_stem.weight"} & set(tensors))
+    if not resnet and not efficientnet:
+        raise Mistake("neither a DETR of facebookresearch, nor a ResNet of torchvision, nor an EfficientNet-Lite0; "
+                      f"its tensors are {', '.join(list(tensors)[:3])} ...")
+    for option in ("dilation", "heads", "labels"):
+        if getattr(arguments, option):
+            raise Mistake(f"--{option} is for detectors, and this is {'a ResNet' if resnet else 'an EfficientNet'}")
+    if resnet:
+        return tensors, {"format": "pt"}, f"ResNet-{resnet_depth(tensors)}, to be a detector's backbone"
+    return efficientnet_stem(tensors), stem_metadata(), "EfficientNet-Lite0, to be a QnA-ViT's stem"
 
 
 def convert(arguments):
     tensors, options = tensors_of(arguments.file, read_checkpoint(arguments.file))
     try:
-        metadata, told = recognize(arguments, tensors, options)
+        tensors, metadata, told = recognize(arguments, tensors, options)
     except Mistake as mistake:
         raise Mistake(f"{arguments.file}: {mistake}")
     if os.path.exists(arguments.out) and os.path.samefile(arguments.file, arguments.out):
@@ -255,7 +309,7 @@ def main(words=None):
     try:
         convert(parse_arguments(words))
     except Mistake as mistake:
-        sys.exit(f"convert_detr: {mistake}")
+        sys.exit(f"convert_pth: {mistake}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""tools/convert_detr.py: files with DETR's and torchvision's names, and what the program makes of them.
+"""tools/convert_pth.py: files with DETR's and torchvision's names, and what the program makes of them.
 
 Run by CTest with the path of the program and the folder of the sources. Needs a Python with torch: this
 one, or that of build/venv or build/peers; without one the test is reported as skipped (status 77).
@@ -39,8 +39,8 @@ def use_a_python_with_torch():
 
 @functools.cache
 def tool():
-    path = os.path.join(ROOT, "tools/convert_detr.py")
-    spec = importlib.util.spec_from_file_location("convert_detr", path)
+    path = os.path.join(ROOT, "tools/convert_pth.py")
+    spec = importlib.util.spec_from_file_location("convert_pth", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -191,6 +191,85 @@ class Backbone(Converted):
         self.expect_refusal(self.convert(resnet18(), "--dilation"), "--dilation", "ResNet")
 
 
+def lite0(timm=False):
+    """Names and shapes of EfficientNet-Lite0 up to its sixth stage; timm's names, or EfficientNet-PyTorch's."""
+    if timm:
+        shapes = {"conv_stem.weight": (32, 3, 3, 3)} | detr_shapes.batch_norm("bn1", 32)
+    else:
+        shapes = {"_conv_stem.weight": (32, 3, 3, 3)} | detr_shapes.batch_norm("_bn0", 32)
+    features, number = 32, 0
+    stages = ((1, 16, 1, 3), (2, 24, 6, 3), (2, 40, 6, 5), (3, 80, 6, 3), (3, 112, 6, 5), (1, 192, 6, 5))
+    for stage, (blocks, outputs, expansion, kernel) in enumerate(stages):
+        for block in range(blocks):
+            hidden = features * expansion
+            convolutions = [("expand", (hidden, features, 1, 1))] if expansion > 1 else []
+            convolutions += [("depthwise", (hidden, 1, kernel, kernel)), ("project", (outputs, hidden, 1, 1))]
+            for i, (name, shape) in enumerate(convolutions):
+                prefix = f"blocks.{stage}.{block}." if timm else f"_blocks.{number}._"
+                conv, norm = (f"conv{i}", f"bn{i + 1}") if timm else (f"{name}_conv", f"bn{i}")
+                shapes[f"{prefix}{conv}.weight"] = shape
+                shapes |= detr_shapes.batch_norm(prefix + norm, shape[0])
+            features, number = outputs, number + 1
+    state = filled(shapes)
+    for name, tensor in state.items():
+        if name.endswith("running_var"):
+            tensor.abs_().add_(0.5)
+        elif tensor.dim() > 1:  # so that numbers stay near 1 from block to block
+            tensor.mul_((2 / tensor[0].numel()) ** 0.5)
+    return state
+
+
+class Stem(Converted):
+    def answer(self, state, x):
+        """What the network says, by its definition."""
+        F = self.torch.nn.functional
+        tensors = iter(state.values())
+
+        def convolved(x, stride=1, groups=1, relu=True):
+            weight, *norm = (next(tensors) for _ in range(5))
+            rest = weight.shape[2] - stride
+            scale, shift, mean, variance = norm
+            x = F.conv2d(F.pad(x, (rest // 2, rest - rest // 2) * 2), weight, stride=stride, groups=groups)
+            x = F.batch_norm(x, mean, variance, scale, shift, eps=1e-3)
+            return F.relu6(x) if relu else x
+
+        x = convolved(x, stride=2)
+        for blocks, _, expansion, stride in ((1, 16, 1, 1), (2, 24, 6, 2), (2, 40, 6, 2), (3, 80, 6, 2), (3, 112, 6, 1)):
+            for block in range(blocks):
+                wide = convolved(x) if expansion > 1 else x
+                mixed = convolved(wide, stride if block == 0 else 1, groups=wide.shape[1])
+                y = convolved(mixed, relu=False)
+                x = x + y if block > 0 else y
+        return x
+
+    def test_it_says_what_efficientnet_says(self):
+        # Of the size that pictures are resized to; the middle is what the network sees.
+        side, seen, first = 256, 224, 16
+        pixels = self.torch.randint(256, (side, side, 3), dtype=self.torch.uint8)
+        picture = program.write_bytes(os.path.join(self.folder, "picture.png"),
+                                      program.png(pixels.flatten().tolist(), side, side))
+        seen = slice(first, first + seen)
+        x = (pixels[seen, seen].permute(2, 0, 1)[None].double() / 255 - 0.5) / 0.5
+        features = os.path.join(self.folder, "features.safetensors")
+        for timm in (False, True):
+            state = lite0(timm)
+            done = self.convert(state)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("stem", done.stdout)
+            done = program.run("features", self.out, picture, "--map", "-o", features)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            got = self.torch.tensor(floats(read_safetensors(features)[1]["features"])).view(14, 14, 112)
+            expected = self.answer({name: tensor.double() for name, tensor in state.items()}, x)[0].permute(1, 2, 0)
+            self.torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-4)
+
+    def test_mistakes(self):
+        state = lite0()
+        state["_blocks.3._expand_conv.weight"] = self.torch.zeros(144, 25, 1, 1)
+        self.expect_refusal(self.convert(state), "source.pth", "_blocks.3._expand_conv.weight", "144, 24, 1, 1")
+        self.expect_refusal(self.convert(dict(list(lite0().items())[:40])), "EfficientNet-Lite0 has them")
+        self.expect_refusal(self.convert(lite0(), "--heads", "2"), "--heads", "EfficientNet")
+
+
 class Neither(Converted):
     def test_other_weights(self):
         self.expect_refusal(self.convert(filled({"a.weight": [3]})), "source.pth", "neither", "a.weight")
@@ -215,13 +294,13 @@ class Neither(Converted):
 
     def test_from_a_shell(self):
         def run(*words):
-            return program.run(os.path.join(ROOT, "tools/convert_detr.py"), *words,
+            return program.run(os.path.join(ROOT, "tools/convert_pth.py"), *words,
                                program=sys.executable)
 
         done = run("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("examples:", done.stdout)
-        self.expect_refusal(run("none.pth", "-o", self.out), "convert_detr: none.pth")
+        self.expect_refusal(run("none.pth", "-o", self.out), "convert_pth: none.pth")
 
 
 class Harmful:

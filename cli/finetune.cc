@@ -102,16 +102,10 @@ train::Recipe make_recipe(const FinetuneArguments& a, const std::string& folder)
   const double total = 60 * a.minutes;
   const auto planned_at = [&](const nlohmann::json& recipe, int64_t size) {
     const double measuring = std::clamp(0.03 * total, 0.2, 8.0);
-    const train::MeasuredSpeed speed =
+    const train::Speed speed =
         train::measure_speed(train::recipe_from_json(recipe), a.threads, measuring);
     const double left = std::max(1.0, kTrainingShare * total - seconds_since_start());
-    return finetune::fit_to_time(draft, survey,
-                                 {.train = speed.train,
-                                  .first = speed.first,
-                                  .evaluate = speed.evaluate,
-                                  .first_evaluate = speed.first_evaluate,
-                                  .size = size},
-                                 left);
+    return finetune::fit_to_time(draft, survey, speed, left, size);
   };
   finetune::Plan plan = planned_at(draft.recipe, 0);
   // Reading pictures takes as long whatever their size: another size has a speed of its own.

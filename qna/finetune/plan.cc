@@ -175,7 +175,7 @@ struct Timing {
 };
 
 // pixels: of an image, as a share of those that the speed was measured with.
-Timing timing_at(const Survey& survey, const Speed& speed, double pixels) {
+Timing timing_at(const Survey& survey, const train::Speed& speed, double pixels) {
   const auto images = static_cast<double>(survey.train_images());
   const auto val_images = static_cast<double>(survey.val_images());
   const double first = speed.first > 0 ? speed.first : speed.train;
@@ -288,11 +288,11 @@ Plan draft_plan(const Survey& survey, const Start& start) {
   return plan;
 }
 
-Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& measured_speed,
-                 double seconds) {
+Plan fit_to_time(const Plan& draft, const Survey& survey, const train::Speed& measured_speed,
+                 double seconds, int64_t measured_size) {
   Plan plan = draft;
   json& recipe = plan.recipe;
-  Speed speed = measured_speed;
+  train::Speed speed = measured_speed;
   if (!fit_into_memory(survey, recipe["data"])) {
     if (speed.first > 0) speed.train = speed.first;
     if (speed.first_evaluate > 0) speed.evaluate = speed.first_evaluate;
@@ -301,10 +301,10 @@ Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& measured_
   const auto trained = config::preprocess_from_json(recipe["preprocess"], "plan");
   const int64_t full = boxes ? trained.resize : trained.crop[0];
   const int64_t most = boxes ? kMostEpochsOfBoxes : kMostEpochs;
-  const bool measured = speed.size > 0;
+  const bool measured = measured_size > 0;
   const bool head_first =
       recipe["model"].contains("weights") && !recipe["model"].contains("freeze");
-  int64_t size = measured ? speed.size : full;
+  int64_t size = measured ? measured_size : full;
   const auto timing_of = [&, of = size](int64_t side) {
     const double scale = static_cast<double>(side) / static_cast<double>(of);
     return timing_at(survey, speed, scale * scale);

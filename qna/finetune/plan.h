@@ -8,6 +8,7 @@
 
 #include "qna/engine/model_file.h"
 #include "qna/finetune/survey.h"
+#include "qna/recipe/speed.h"
 
 namespace qna::finetune {
 
@@ -15,15 +16,6 @@ namespace qna::finetune {
 struct Start {
   std::string file;             // a classifier's weights, or a detector's; gives the network
   bool random_weights = false;  // only the network, not its weights
-};
-
-// Of this machine with the draft's network, in images per second.
-struct Speed {
-  double train = 0;
-  double first = 0;  // of training in the first epoch, which reads the images; 0: as later
-  double evaluate = 0;
-  double first_evaluate = 0;  // of the first evaluation; 0: as later
-  int64_t size = 0;           // of a classifier's pictures when it was measured; 0: the draft's
 };
 
 // A line of the plan for people.
@@ -45,8 +37,9 @@ Plan draft_plan(const Survey& survey, const Start& start);
 
 // Adds epochs, evaluations, head first and patience, so that training and evaluations take about so
 // many seconds at that speed. Where few epochs would fit, a classifier's pictures become smaller,
-// and larger where many would; a speed that has a size decides that. Where not even one epoch fits,
-// it has fewer steps. A draft that has `epochs` keeps them.
-Plan fit_to_time(const Plan& draft, const Survey& survey, const Speed& speed, double seconds);
+// and larger where many would, unless the speed was measured at `size` of them (0: the draft's).
+// Where not even one epoch fits, it has fewer steps. A draft that has `epochs` keeps them.
+Plan fit_to_time(const Plan& draft, const Survey& survey, const train::Speed& speed, double seconds,
+                 int64_t measured_size = 0);
 
 }  // namespace qna::finetune

@@ -16,6 +16,8 @@ namespace {
 
 using qna::testing::expect_complaint;
 
+using train::Speed;
+
 constexpr const char* kWeights = QNA_WEIGHTS_DIR "/classifier.safetensors";
 
 Survey labels(int64_t images, int64_t val = 500) {
@@ -155,8 +157,8 @@ TEST(Plan, ReadingCountsOnceWherePicturesAreKept) {
 TEST(Plan, ASpeedWithASizeDecidesTheSize) {
   Survey survey = labels(240, 150);
   survey.facts.median = 375;
-  const Speed speed{.train = 50, .evaluate = 150, .size = 224};
-  const Plan plan = plan_for(survey, speed, 280);
+  const Speed speed{.train = 50, .evaluate = 150};
+  const Plan plan = fit_to_time(draft_plan(survey, {.file = kWeights}), survey, speed, 280, 224);
   EXPECT_EQ(plan.recipe["preprocess"]["crop"][0], 224);
   const double taken = seconds_of(plan.recipe, survey, speed);
   EXPECT_LE(taken, 280);

@@ -64,7 +64,7 @@ double evaluation_speed(tasks::Task& task, const Recipe& recipe, double seconds,
 
 }  // namespace
 
-MeasuredSpeed measure_speed(const Recipe& recipe, int threads, double seconds) {
+Speed measure_speed(const Recipe& recipe, int threads, double seconds) {
   set_threads(threads, Rank{});
   const Processes alone(Rank{}, std::chrono::seconds(1));
   const std::unique_ptr<tasks::Task> task = make_recipe_task(recipe, alone);

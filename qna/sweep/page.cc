@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "qna/report/html.h"
 #include "qna/report/machine.h"
@@ -22,8 +23,15 @@ std::vector<report::Tick> row_ticks(const Sweep& sweep) {
   return ticks;
 }
 
+// Rows have no order: every point is a dot of its own, and no line goes from one to the next.
+void add_dot(Curve& curve, double x, double y) {
+  curve.x.insert(curve.x.end(), {x, x});
+  curve.y.insert(curve.y.end(), {y, std::numeric_limits<double>::quiet_NaN()});
+}
+
 Chart by_row(const Summary& summary, const std::string& number) {
-  Chart chart{.title = number + " of each row, worst to best seed",
+  constexpr double kBetweenSeeds = 0.12;
+  Chart chart{.title = number + " of each row, a dot for each seed",
               .x_label = "row of the table",
               .y_label = number,
               .x_ticks = row_ticks(*summary.sweep),
@@ -32,10 +40,9 @@ Chart by_row(const Summary& summary, const std::string& number) {
   for (size_t i = 0; i < summary.rows.size(); ++i) {
     const auto found = summary.rows[i].values.find(number);
     if (found == summary.rows[i].values.end()) continue;
-    for (const double value : found->second) {
-      curve.x.push_back(static_cast<double>(i + 1));
-      curve.y.push_back(value);
-    }
+    const std::vector<double>& values = found->second;
+    const double left = static_cast<double>(i + 1) - kBetweenSeeds * (values.size() - 1) / 2;
+    for (size_t k = 0; k < values.size(); ++k) add_dot(curve, left + kBetweenSeeds * k, values[k]);
   }
   chart.curves.push_back(std::move(curve));
   return chart;
@@ -54,10 +61,8 @@ Chart beside_the_paper(const Summary& summary) {
   const double first = of_number(summary.rows[0], metric).mean;
   for (size_t i = 0; i < sweep.rows.size(); ++i) {
     const auto at = static_cast<double>(i + 1);
-    ours.x.push_back(at);
-    ours.y.push_back(of_number(summary.rows[i], metric).mean - first);
-    theirs.x.push_back(at);
-    theirs.y.push_back(sweep.rows[i].paper - sweep.rows[0].paper);
+    add_dot(ours, at, of_number(summary.rows[i], metric).mean - first);
+    add_dot(theirs, at, sweep.rows[i].paper - sweep.rows[0].paper);
   }
   chart.curves = {ours, theirs};
   return chart;

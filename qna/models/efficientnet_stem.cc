@@ -28,13 +28,23 @@ torch::nn::Conv2d relu_convolution(int64_t in, int64_t out, int64_t kernel, int6
 
 // x [B, H, W, C], `before` zeros in front of its first row and column: a position's place in the
 // image must not depend on the image's size.
-torch::Tensor convolve(const torch::Tensor& x, torch::nn::Conv2d& conv, int64_t before) {
+torch::Tensor convolve_relu6(const torch::Tensor& x, torch::nn::Conv2d& conv, int64_t before) {
   torch::Tensor map = x.permute({0, 3, 1, 2});
   if (conv->options.stride()->at(0) > 1) {
     const int64_t behind = conv->options.kernel_size()->at(0) - 1 - before;
     map = F::pad(map, F::PadFuncOptions({before, behind, before, behind}));
   }
-  return conv->forward(map).permute({0, 2, 3, 1});
+  map = conv->forward(map);
+  return torch::relu6_(map).permute({0, 2, 3, 1});
+}
+
+// As a convolution of 1 x 1, which LibTorch runs about twice as fast as products of few features.
+enum class Relu6 { kNo, kYes };
+torch::Tensor pointwise(const torch::Tensor& x, torch::nn::Linear& linear, Relu6 relu6) {
+  const torch::Tensor kernel = linear->weight.unsqueeze(-1).unsqueeze(-1);
+  torch::Tensor y = torch::conv2d(x.permute({0, 3, 1, 2}), kernel, linear->bias);
+  if (relu6 == Relu6::kYes) torch::relu6_(y);
+  return y.permute({0, 2, 3, 1});
 }
 
 }  // namespace
@@ -57,10 +67,9 @@ void InvertedResidualImpl::reset() {
 }
 
 torch::Tensor InvertedResidualImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  const torch::Tensor wide = expand ? torch::relu6(expand->forward(x)) : x;
-  const torch::Tensor mixed =
-      torch::relu6(convolve(nn::zero_masked(wide, mask), depthwise, options_.padding()));
-  const torch::Tensor y = project->forward(mixed);
+  const torch::Tensor wide = expand ? pointwise(x, expand, Relu6::kYes) : x;
+  const torch::Tensor mixed = convolve_relu6(nn::zero_masked(wide, mask), depthwise, options_.padding());
+  const torch::Tensor y = pointwise(mixed, project, Relu6::kNo);
   return options_.has_skip() ? x + y : y;
 }
 
@@ -83,14 +92,14 @@ void EfficientNetStemImpl::reset() {
 }
 
 torch::Tensor EfficientNetStemImpl::forward(const torch::Tensor& x, const torch::Tensor& mask) {
-  torch::Tensor map = torch::relu6(convolve(nn::zero_masked(x, mask), conv, 0));
+  torch::Tensor map = convolve_relu6(nn::zero_masked(x, mask), conv, 0);
   torch::Tensor here = nn::every_nth(mask, 2);
   for (const auto& module : *blocks) {
     auto& block = *module->as<InvertedResidualImpl>();
     map = block.forward(map, here);
     here = nn::every_nth(here, block.depthwise->options.stride()->at(0));
   }
-  return nn::zero_masked(out->forward(map), here).contiguous();
+  return nn::zero_masked(pointwise(map, out, Relu6::kNo), here).contiguous();
 }
 
 }  // namespace qna::models

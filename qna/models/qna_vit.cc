@@ -308,6 +308,24 @@ std::shared_ptr<torch::nn::Module> QnAViTImpl::clone(
   return copy;
 }
 
+torch::nn::Module& QnAViTImpl::any_stem() {
+  if (stem) return *stem;
+  return *efficientnet_stem;
+}
+
+void QnAViTImpl::freeze_stem() {
+  frozen_stem_ = true;
+  for (const auto& item : any_stem().named_parameters()) {
+    if (!item.key().starts_with("out.")) item.value().requires_grad_(false);
+  }
+  any_stem().eval();
+}
+
+void QnAViTImpl::train(bool on) {
+  Cloneable::train(on);
+  if (frozen_stem_) any_stem().eval();
+}
+
 torch::Tensor QnAViTImpl::mask_at(const torch::Tensor& mask, size_t index) const {
   if (!mask.defined()) return mask;
   // A position counts where its first pixel does: for images that begin at the top left, that is

@@ -130,6 +130,10 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
 
   // Blocks keep only their input for the backward pass and compute the rest again there.
   void set_checkpointing(bool wanted) { checkpointing_ = wanted; }
+  // The stem learns no more, and runs as in evaluation. What brings EfficientNet's features to the
+  // stages' number of them still learns: it is new where the rest was loaded.
+  void freeze_stem();
+  void train(bool on = true) override;
 
   void reset() override;
   std::shared_ptr<torch::nn::Module> clone(
@@ -142,12 +146,14 @@ class QnAViTImpl : public torch::nn::Cloneable<QnAViTImpl> {
   ClassificationHead head{nullptr};  // empty for 0 classes
 
  private:
+  torch::nn::Module& any_stem();
   void check_images(const torch::Tensor& x, const torch::Tensor& mask) const;
   // The last stage's map; those of all stages into `pyramid`, unless that is null.
   torch::Tensor run_stages(const torch::Tensor& x, const torch::Tensor& mask, Pyramid* pyramid);
 
   QnAViTConfig config_;
   bool checkpointing_ = false;
+  bool frozen_stem_ = false;
 };
 TORCH_MODULE(QnAViT);
 

@@ -16,10 +16,12 @@ using nlohmann::json;
 
 constexpr EnumName<image::Filter> kFilters[] = {{image::Filter::kBilinear, "bilinear"},
                                                 {image::Filter::kBicubic, "bicubic"}};
+constexpr EnumName<bool> kFreezeStem[] = {{false, "none"}, {true, "stem"}};
 
 void read_model(const Fields& fields, ClassificationOptions& o) {
   fields("name", o.model);
   fields("weights", o.weights);
+  fields.choose("freeze", o.freeze_stem, kFreezeStem);
   o.config = fields.table("config").object();
   fields.refuse_unknown();
 }

@@ -29,6 +29,7 @@ struct ClassificationOptions {
   std::string model = "qna_vit_tiny";
   nlohmann::json config = nlohmann::json::object();
   std::string weights;  // a file to start from; a head of other classes starts anew
+  bool freeze_stem = false;  // it stays as it is in the file to start from
 
   // [data]
   data::DatasetOptions data;  // without the split

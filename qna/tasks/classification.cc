@@ -32,6 +32,7 @@ Classification::Classification(const nlohmann::json& sections, const Run& run)
   labels_ = class_labels(options_, classes());
   model_ = models::QnAViT(model_config(options_, count));
   if (!options_.weights.empty()) load_report_ = checkpoint::load_weights(model_, options_.weights);
+  if (options_.freeze_stem) model_->freeze_stem();
   if (options_.teacher.features > 0) {
     const size_t last = model_->config().stages.size() - 1;
     projection_ = torch::nn::Linear(model_->config().features(last), teacher_->features());

@@ -230,6 +230,14 @@ TEST_F(FineTuning, TheHeadLearnsFirst) {
   EXPECT_GT(change(last("start"), last("then_all"), "stages."), 0);
 }
 
+TEST_F(FineTuning, AFrozenStemStays) {
+  run(classes({{"optimizer", {{"lr", 0}}}}), "start");
+  run(classes({{"model", {{"freeze", "stem"}}}}), "frozen");
+  EXPECT_EQ(change(last("start"), last("frozen"), "stem."), 0);
+  EXPECT_GT(change(last("start"), last("frozen"), "stages."), 0);
+  EXPECT_GT(change(last("start"), last("frozen"), "head."), 0);
+}
+
 TEST_F(FineTuning, RatesFallWithTheDepth) {
   // The first step of AdamW moves a weight by its rate, whatever the gradient.
   const auto one_step = [](double decay) {

@@ -34,7 +34,7 @@ def test_the_programs_file():
     assert (model.name, model.num_classes, model.labels[4]) == ("qna_vit_nano", 1000, "hammerhead")
     assert model.preprocess["crop"] == [128, 128]
     assert all(parameter.dtype == torch.float32 and parameter.requires_grad for parameter in model.parameters())
-    assert sum(parameter.numel() for parameter in model.parameters()) == 4_302_272
+    assert sum(parameter.numel() for parameter in model.parameters()) == 5_738_593
 
 
 def test_predictions_are_those_of_the_engine():

@@ -212,6 +212,13 @@ TEST(Plan, ADetectorOnAClassifier) {
   EXPECT_TRUE(network.anchors);
   const auto& backbone = std::get<config::QnAViTConfig>(network.backbone);
   EXPECT_EQ(backbone.stride(backbone.stages.size() - 1), 16);
+  // Where a recipe does not say how pictures are normalised, it is as the backbone learned.
+  nlohmann::json bare = plan.recipe;
+  bare["preprocess"].erase("mean");
+  bare["preprocess"].erase("std");
+  const auto learned = tasks::detection_options(train::recipe_from_json(bare).sections).preprocess;
+  EXPECT_EQ(learned, options.preprocess);
+  EXPECT_NE(learned.mean, config::Preprocess{}.mean);
   const Plan random = plan_for(boxes(200), {.train = 15, .evaluate = 60}, 550,
                                {.file = kWeights, .random_weights = true});
   const auto own = tasks::detection_options(train::recipe_from_json(random.recipe).sections);

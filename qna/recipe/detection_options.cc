@@ -135,6 +135,11 @@ DetectionTaskOptions detection_options(const json& sections) {
   read_data(fields.table("data"), o);
   // What a detector's images are: whole, resized by the shorter side.
   json preprocess = {{"resize", 800}, {"longest", 1333}, {"crop", {0, 0}}, {"filter", "bilinear"}};
+  if (!o.backbone.empty()) {  // which knows pictures as it learned from them
+    const config::Preprocess learned = engine::ModelFile::open(o.backbone).info().preprocess;
+    preprocess["mean"] = learned.mean;
+    preprocess["std"] = learned.std;
+  }
   preprocess.update(fields.table("preprocess").object());
   o.preprocess = config::preprocess_from_json(preprocess, "recipe: preprocess");
   check(o.preprocess.crop[0] == 0, "recipe: preprocess.crop must be [0, 0]: a detector sees all");

@@ -77,7 +77,7 @@ if(EXISTS "${prefix}/bin/qna")
   endif()
   # Weights that recipes name, and what shells complete.
   foreach(file qna/recipes/bccd_detr.toml qna/classifier.safetensors qna/detector.safetensors
-               qna/weights/classifier.safetensors qna/weights/detector.safetensors
+               qna/weights/classifier.safetensors qna/weights/detector.safetensors qna/LICENSE-efficientnet
                bash-completion/completions/qna zsh/site-functions/_qna)
     if(NOT EXISTS "${prefix}/share/${file}")
       message(FATAL_ERROR "install test: share/${file} was not installed")

@@ -66,7 +66,7 @@ def activate(x: Value, kind: str) -> Value:
     if kind == "relu":
         return x.relu()
     if kind == "relu6":
-        return x.graph.op("Clip", x, x.graph.constant(0.0), x.graph.constant(6.0))
+        return x.graph.op("Clip", x, x.graph.number(0.0), x.graph.number(6.0))
     if kind == "silu":
         return x * x.sigmoid()
     if x.graph.opset >= 20:

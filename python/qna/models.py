@@ -85,7 +85,7 @@ class InvertedResidual(nn.Module):
 
 class EfficientNetStem(nn.Module):
     """EfficientNet-Lite0 up to its fifth stage, a position for every 16 pixels, and a linear layer; for weights that
-    have seen ImageNet (tools/convert_efficientnet.py)."""
+    have seen ImageNet (tools/convert_pth.py)."""
 
     FIRST = 32  # features of the convolution in front
     # Blocks, features, expansion, kernel and stride of each stage.

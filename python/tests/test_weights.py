@@ -38,13 +38,15 @@ def test_the_programs_file():
 
 
 def test_predictions_are_those_of_the_engine():
-    """To 1e-6: on pixels that the engine resizes and normalises itself, made from its own crop."""
+    """To 1e-6: on pixels of the size that the engine resizes to, of which it takes the middle."""
     model = qna.load(WEIGHTS)
     served = qna.open(WEIGHTS)
     mean, std = (torch.tensor(model.preprocess[key])[:, None, None] for key in ("mean", "std"))
+    side = model.preprocess["resize"]
+    edge = (side - model.preprocess["crop"][0]) // 2
     for seed in range(4):
-        pixels = random_pixels(seed, 128, 128)
-        images = ((pixels.permute(2, 0, 1) / 255 - mean) / std)[None]
+        pixels = random_pixels(seed, side, side)
+        images = ((pixels[edge:-edge, edge:-edge].permute(2, 0, 1) / 255 - mean) / std)[None]
         with torch.no_grad():
             features = model.forward_head(model.forward_features(images), pre_logits=True)[0]
             probabilities = model(images)[0].softmax(0)
@@ -58,10 +60,16 @@ def test_predictions_are_those_of_the_engine():
 def test_dtypes_of_parameters(dtype):
     model = qna.load(WEIGHTS, dtype=dtype)
     assert model.head.fc.weight.dtype == dtype
-    assert model.stem.norm.num_batches_tracked.dtype == torch.int64
     with torch.no_grad():
         logits = model(torch.zeros(1, 3, 64, 64, dtype=dtype))
         assert difference(logits, qna.load(WEIGHTS)(torch.zeros(1, 3, 64, 64))) < 0.1
+
+
+def test_a_dtype_is_not_that_of_counts(tmp_path):
+    qna.save(network({**MICRO, "stem": "conv"}), tmp_path / "model.safetensors")
+    stem = qna.load(tmp_path / "model.safetensors", dtype=torch.float16).stem
+    assert stem.norm.weight.dtype == torch.float16
+    assert stem.norm.num_batches_tracked.dtype == torch.int64
 
 
 def test_other_classes():

@@ -85,7 +85,7 @@ TEST(Plan, IsARecipeThatTheTrainerTakes) {
   const auto options = tasks::classification_options(recipe.sections);
   EXPECT_EQ(options.weights, kWeights);
   const config::QnAViTConfig network = tasks::model_config(options, 2);
-  EXPECT_EQ(network.stages.size(), 4u);
+  EXPECT_EQ(network.stages.size(), 2u);
   EXPECT_EQ(network.classes, 2);
   EXPECT_EQ(options.preprocess.crop[0], 128);
   EXPECT_EQ(options.augment->size[0], 96);
@@ -97,7 +97,7 @@ TEST(Plan, RandomWeightsHaveTheSameNetworkButNoHeadFirst) {
   const Plan plan = plan_for(labels(3400), {.train = 100, .evaluate = 400}, 280,
                              {.file = kWeights, .random_weights = true});
   EXPECT_FALSE(plan.recipe["model"].contains("weights"));
-  EXPECT_EQ(plan.recipe["model"]["config"]["base_dim"], 40);
+  EXPECT_EQ(plan.recipe["model"]["config"]["base_dim"], 160);
   EXPECT_EQ(plan.recipe["freeze_epochs"], 0);
   EXPECT_EQ(plan.recipe["optimizer"]["depth_decay"], 1.0);
 }
@@ -112,7 +112,7 @@ TEST(Plan, SmallSetsHaveSmallBatchesAndManyEpochs) {
 TEST(Plan, SlowMachinesSeeSmallerPictures) {
   const Plan plan = plan_for(labels(6000), {.train = 60, .evaluate = 400}, 280);
   EXPECT_EQ(plan.recipe["preprocess"]["crop"][0], 96);
-  EXPECT_EQ(plan.recipe["preprocess"]["resize"], 96);
+  EXPECT_EQ(plan.recipe["preprocess"]["resize"], 110);
   EXPECT_EQ(plan.recipe["augment"]["size"], 64);
 }
 

@@ -167,9 +167,9 @@ class Classifier(InBrowser):
             self.assertNotIn(word, text)
 
     def test_mouse_moves_the_window(self):
-        self.open("#layer=stages.0.blocks.0&query=1&head=2")
-        layer = self.layer("stages.0.blocks.0")
-        for row, column in ((0, 0), (3, 17), (layer["height"] - 1, layer["width"] - 1)):
+        self.open("#layer=stages.0.blocks.1&query=1&head=2")
+        layer = self.layer("stages.0.blocks.1")
+        for row, column in ((0, 0), (3, 5), (layer["height"] - 1, layer["width"] - 1)):
             # The middle of a place; the picture has one for each.
             self.browser.move(".view", (column + 0.5) / layer["width"], (row + 0.5) / layer["height"])
             self.assertIn(f"row {row}, column {column} of", self.facts()["Window"])
@@ -178,8 +178,8 @@ class Classifier(InBrowser):
 
     def test_the_window_lies_where_it_says(self):
         """The brightest tap is the most orange place of the picture's part."""
-        self.open("#layer=stages.2.blocks.1&query=0&head=3&y=0.45&x=0.45")
-        layer, shown = self.layer("stages.2.blocks.1"), self.shown_weights()
+        self.open("#layer=stages.0.blocks.1&query=0&head=3&y=0.45&x=0.45")
+        layer, shown = self.layer("stages.0.blocks.1"), self.shown_weights()
         row, column = map(int, re.findall(r"\d+", self.facts()["Window"])[:2])
         picture = self.shot("window")
         self.assertNotIn(None, shown)
@@ -194,14 +194,14 @@ class Classifier(InBrowser):
         self.assertGreater(orange(best), orange(least))
 
     def test_keys_move_by_one_window(self):
-        self.open("#layer=stages.1.downsample&query=0&head=0&y=0.5&x=0.5")
+        self.open("#layer=stages.0.downsample&query=0&head=0&y=0.3&x=0.5")
         before = list(map(int, re.findall(r"\d+", self.facts()["Window"])[:2]))
         self.browser.evaluate("document.querySelector('.view').focus()")
         for key in ("ArrowDown", "ArrowDown", "ArrowLeft"):
             self.browser.press(key)
         after = list(map(int, re.findall(r"\d+", self.facts()["Window"])[:2]))
         self.assertEqual(after, [before[0] + 2, before[1] - 1])
-        self.expect_window("stages.1.downsample", *after, 0, 0)
+        self.expect_window("stages.0.downsample", *after, 0, 0)
 
     def test_choices(self):
         self.open()
@@ -226,9 +226,9 @@ class Classifier(InBrowser):
             self.assertAlmostEqual(shown, expected, places=5)
 
     def test_sum_over_windows(self):
-        self.open("#layer=stages.1.blocks.1&query=0&head=1&y=0.2&x=0.6")
+        self.open("#layer=stages.0.blocks.1&query=0&head=1&y=0.2&x=0.6")
         self.browser.click("input.sum")
-        layer = self.layer("stages.1.blocks.1")
+        layer = self.layer("stages.0.blocks.1")
         y, x = int(0.2 * layer["height"]), int(0.6 * layer["width"])
         expected = 0
         for i in range(y - 1, y + 2):
@@ -240,7 +240,7 @@ class Classifier(InBrowser):
         self.shot("sum")
 
     def test_self_attention(self):
-        self.open("#layer=stages.2.blocks.0&head=1")
+        self.open("#layer=stages.0.blocks.0&head=1")
         self.browser.move(".view", 0.1, 0.9)
         shown = self.shown_weights()
         self.assertEqual(len(shown), 64)
@@ -257,7 +257,7 @@ class Classifier(InBrowser):
 
     def test_address_says_what_is_shown(self):
         self.open()
-        self.browser.choose("select.layer", "stages.1.blocks.0")
+        self.browser.choose("select.layer", "stages.0.blocks.3")
         self.browser.move(".view", 0.25, 0.75)
         self.browser.wait_for("location.hash.includes('x=0.2500')")
         fragment = self.browser.evaluate("location.hash")
